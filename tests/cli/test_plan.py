@@ -77,7 +77,7 @@ def test_verifiers_share_memory_and_on_a_gpu_with_the_proposers_there(
 
 def test_chosen_ports_are_held_until_their_servers_listen(tmp_path: Path) -> None:
     plan = make_plan(UpOptions(host="127.0.0.1", port=0, log_dir=tmp_path))
-    ports = [plan.port, port_of(plan.grpc), port_of(plan.nats_url)]
+    ports = [plan.port, port_of(plan.grpc), port_of(plan.broker.url)]
     assert len(set(ports)) == 3
     for port in ports:
         assert _is_free(port)

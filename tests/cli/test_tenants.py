@@ -88,7 +88,7 @@ def test_listing_keys_of_an_unknown_tenant_is_an_error(jetstream):
 
 def test_a_mesh_with_keys_names_the_command_that_makes_them(tmp_path):
     plan = make_plan(UpOptions(port=0, log_dir=tmp_path, nats_store=tmp_path / "kept", sets=["gateway.auth=keys"]))
-    assert any(f"--nats-url {plan.nats_url}" in note for note in plan.notes)
-    assert plan.broker is not None
-    assert str(tmp_path / "kept") in plan.broker.command
+    assert any(f"--nats-url {plan.broker.url}" in note for note in plan.notes)
+    assert plan.broker.process is not None
+    assert str(tmp_path / "kept") in plan.broker.process.command
     assert not make_plan(UpOptions(port=0, log_dir=tmp_path)).notes

@@ -16,7 +16,7 @@ from outrider.models import pocket
 from outrider_client import grpc as over_grpc
 
 from tests.cli.commands import CLI
-from tests.cli.up import READY, Up
+from tests.cli.running import READY, Up
 
 ALWAYS = ("--program", "verifier=outrider.verifier.bench.always")
 """A verifier that asks drafters at every step, so that no test depends on the cost of guesses on its machine."""

@@ -14,7 +14,7 @@ from outrider_client import Client, ConnectionFailedError
 from outrider_client import grpc as over_grpc
 
 from tests.cli.commands import CLI, outrider
-from tests.cli.up import READY, Up
+from tests.cli.running import READY, Up
 
 KINDS = ("gateway", "tokenizer", "proposer", "verifier", "kvcache")
 CONFIG = """

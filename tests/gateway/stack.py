@@ -11,13 +11,14 @@ from typing import Any
 
 import httpx
 from httpx_sse import EventSource, ServerSentEvent
+from outrider.cli.bus.directory import BusDirectory
 from outrider.mesh.addresses import hold_port
 
-from tests.broker import Broker
 from tests.latch import Latch
 from tests.models.text.makers import CHATML, byte_level, write
 from tests.processes import ServiceProcess
 from tests.toy_model import save_toy
+from tests.users import open_broker
 
 MODEL = "toy"
 BEGINNING = "def f("
@@ -38,7 +39,9 @@ def save_model(directory: Path) -> Path:
 
 
 class Stack:
-    """Processes on one broker; `stop` ends those that are alive.
+    """Processes on one broker; `stop` ends those that are alive, and fails if the broker forbade one of them anything.
+
+    Services have their own users and rights; tests have all rights.
 
     Attributes:
         latch: Halts requests after a number of tokens.
@@ -48,7 +51,8 @@ class Stack:
 
     def __init__(self, directory: Path, logs: Path, *, stores: bool = False) -> None:
         self.directory, self.logs = directory, logs
-        self.broker = Broker(*(("--jetstream", "--store_dir", str(logs / "nats")) if stores else ()))
+        self.users = BusDirectory(logs / "bus")
+        self.broker = open_broker(self.users, *(("--jetstream", "--store_dir", str(logs / "nats")) if stores else ()))
         self.processes: list[ServiceProcess] = []
         self.port, self.grpc_port = hold_port(), hold_port()
         self.latch = Latch(logs / "latch")
@@ -68,7 +72,8 @@ class Stack:
     def add(self, kind: str, **settings: Any) -> ServiceProcess:
         """Starts one more process."""
         log = self.logs / f"{kind}-{len(self.processes)}.log"
-        process = ServiceProcess(kind, log, nats_url=self.broker.url, **self.common | settings)
+        settings = {"nats_credentials": self.users.path} | self.common | settings
+        process = ServiceProcess(kind, log, nats_url=self.broker.url, **settings)
         process.start()
         self.processes.append(process)
         return process
@@ -104,6 +109,12 @@ class Stack:
         for process in reversed(self.processes):
             process.stop()
         self.broker.kill()
+        assert not self.forbidden()
+
+    def forbidden(self) -> set[str]:
+        """Log lines of services about operations that the broker forbids."""
+        lines = {line for log in self.logs.glob("*.log") for line in log.read_text().splitlines()}
+        return {line for line in lines if "the broker forbids this" in line}
 
 
 @contextmanager

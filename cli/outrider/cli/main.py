@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
+from outrider.cli.commands.bus import bus_app
 from outrider.cli.commands.certs import certs_app
 from outrider.cli.commands.models import models_app
 from outrider.cli.commands.prompts import prompts_app
@@ -26,6 +27,7 @@ app.add_typer(keys_app, name="keys")
 app.add_typer(prompts_app, name="prompts")
 app.add_typer(models_app, name="models")
 app.add_typer(certs_app, name="certs", no_args_is_help=True)
+app.add_typer(bus_app, name="bus")
 
 Config = Annotated[Path | None, typer.Option("--config", help="TOML file with a table for each service.")]
 Sets = Annotated[

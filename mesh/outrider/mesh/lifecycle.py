@@ -12,7 +12,7 @@ from secrets import token_hex
 from typing import Any
 
 from outrider.mesh.addresses import advertised
-from outrider.mesh.bus import Bus
+from outrider.mesh.bus import Bus, find_login
 from outrider.mesh.config import Settings
 from outrider.mesh.errors import ConfigError, OutriderError
 from outrider.mesh.heap import give_memory_back
@@ -143,7 +143,8 @@ class Lifecycle:
         mesh = self.mesh
         await mesh.rpc.start()
         await self._probes.start()
-        await mesh.bus.connect(self._settings.nats_url, mesh.instance, self._settings.nats_wait_s)
+        login = find_login(self._settings.nats_credentials, self._service.kind)
+        await mesh.bus.connect(self._settings.nats_url, mesh.instance, self._settings.nats_wait_s, login)
         mesh.registry.address = advertised(self._settings, mesh.rpc.port)
         await mesh.registry.start()
 

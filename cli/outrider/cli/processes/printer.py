@@ -51,7 +51,10 @@ class Printer:
         self._say(f"  {_command()} complete 'def parse_args('{url}")
         body = '{"prompt": "def parse_args(", "max_tokens": 64, "stream": true}'
         self._say(f"  curl -N {plan.url}/v1/completions -H 'Content-Type: application/json' -d '{body}'\n")
-        self._say(f"The same over gRPC at {plan.grpc}, and over NATS at {plan.nats_url}.\n")
+        self._say(f"The same over gRPC at {plan.grpc}, and over NATS at {plan.broker.url}.")
+        if plan.broker.credentials:
+            self._say(f"NATS serves users whose seeds are in {plan.broker.credentials}: see docs/nats-api.md.")
+        self._say("")
         self._say("[dim]Ctrl-C drains and stops; twice, it stops at once.[/]")
 
     def stopping(self) -> None:

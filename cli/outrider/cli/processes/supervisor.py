@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+from outrider.cli.bus import runs
+from outrider.cli.bus.rights import SUPERVISOR
 from outrider.cli.processes.keeper import ProcessEvents, ProcessKeeper, StartError
 from outrider.cli.processes.plan import Plan
 from outrider.mesh.bus import Bus
@@ -26,7 +28,7 @@ class Supervisor:
         self._events = events
         self._tasks = Tasks()
         self._bus = Bus(self._tasks)
-        self._registry = Registry(self._bus, "supervisor", f"supervisor-{id(self):x}", tasks=self._tasks)
+        self._registry = Registry(self._bus, SUPERVISOR, f"{SUPERVISOR}-{id(self):x}", tasks=self._tasks)
         self._broker: ProcessKeeper | None = None
         self._killed = False
         self._services: list[ProcessKeeper] = []
@@ -41,8 +43,10 @@ class Supervisor:
 
         Services start beside NATS, and wait for it.
         """
-        if self._plan.broker:
-            self._broker = ProcessKeeper(self._plan.broker, self._events)
+        if self._plan.broker.process:
+            self._broker = ProcessKeeper(self._plan.broker.process, self._events)
+            if self._plan.broker.credentials:
+                runs.remember(self._plan.broker.url, self._plan.broker.credentials)
         self._services = [ProcessKeeper(spec, self._events) for spec in self._plan.services]
         await self._unless_failed(self._join())
         await self._unless_failed(self._all_ready())
@@ -62,6 +66,7 @@ class Supervisor:
         await self._tasks.cancel()
         if self._broker:
             await self._broker.stop(NATS_PATIENCE_S)
+            runs.forget(self._plan.broker.url)
 
     def kill(self) -> None:
         """Ends all processes at once; `stop` then returns without a wait."""
@@ -71,7 +76,8 @@ class Supervisor:
 
     async def _join(self) -> None:
         try:
-            await self._bus.connect(self._plan.nats_url, "outrider up", self._plan.nats_wait_s)
+            broker = self._plan.broker
+            await self._bus.connect(broker.url, "outrider up", self._plan.nats_wait_s, broker.login)
         except OutriderError as error:
             raise StartError(error.message) from error
         self._note_broker(True)
@@ -85,7 +91,7 @@ class Supervisor:
 
     def _note_broker(self, connected: bool) -> None:
         if connected and self._broker and self._broker.child:
-            self._broker.note_ready(self._broker.child.instance, self._plan.nats_url.partition("://")[2])
+            self._broker.note_ready(self._broker.child.instance, self._plan.broker.url.partition("://")[2])
 
     def _note_members(self, members: list[Member]) -> None:
         for member in members:

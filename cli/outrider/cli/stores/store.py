@@ -8,8 +8,10 @@ from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 from typing import Any
 
+from outrider.cli.bus import runs
+from outrider.cli.bus.rights import ADMIN
 from outrider.cli.settings import WIDTH, effective
-from outrider.mesh.bus import Bucket, Bus
+from outrider.mesh.bus import Bucket, Bus, Login, find_login
 from outrider.mesh.errors import ConfigError, OutriderError
 from outrider.mesh.telemetry import configure_logs
 from rich.console import Console
@@ -26,8 +28,10 @@ def run_with(bucket: str, client: str, work: Work, nats_url: str | None, config:
     """Runs ``work`` on the bucket of that name, as the NATS client ``client``; returns the exit code."""
     configure_logs("error", "console")
     try:
-        url = nats_url or effective("gateway", config, {})["nats_url"].value
-        asyncio.run(_connected(bucket, client, work, url))
+        settings = effective("gateway", config, {})
+        url = nats_url or settings["nats_url"].value
+        credentials = settings["nats_credentials"].value or str(runs.find(url) or "")
+        asyncio.run(_connected(bucket, client, work, url, find_login(credentials, ADMIN)))
     except ConfigError as error:
         print(f"outrider: {error}", file=sys.stderr)
         return error.exit_code
@@ -37,10 +41,10 @@ def run_with(bucket: str, client: str, work: Work, nats_url: str | None, config:
     return 0
 
 
-async def _connected(name: str, client: str, work: Work, url: str) -> None:
+async def _connected(name: str, client: str, work: Work, url: str, login: Login) -> None:
     bus = Bus()
     try:
-        await bus.connect(url, client, _WAIT_S)
+        await bus.connect(url, client, _WAIT_S, login)
         bucket = Bucket(bus, name)
         await bucket.open()
         await work(bucket)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -16,6 +18,7 @@ from nats.aio.subscription import Subscription
 from outrider_client._async.blocks import AsyncBlock
 from outrider_client.calls import PATIENCE_S, Attempts, Gateways, Messages, Prompt, body
 from outrider_client.errors import BadRequestError, ConnectionFailedError, GatewayError, error_of_answer
+from outrider_client.nats.login import login
 from outrider_client.nats.stream import AsyncStream, Body, whole
 from outrider_client.types import Answer
 
@@ -38,7 +41,8 @@ class AsyncClient(AsyncBlock):
     Methods raise the errors of `outrider_client.errors`.
 
     Args:
-        servers: URLs of NATS, with credentials if NATS requires them.
+        servers: URLs of NATS, with user and password if NATS requires them.
+        seed: file with the seed of the user's nkey, if NATS requires one; `OSError` if it cannot be read.
         api_key: API key for the gateways.
         timeout: seconds that a gateway may take to answer.
         max_retries: retries if no gateway answers, and after a retryable error.
@@ -51,6 +55,7 @@ class AsyncClient(AsyncBlock):
         self,
         servers: str | Sequence[str] = "nats://127.0.0.1:4222",
         *,
+        seed: str | os.PathLike[str] | None = None,
         api_key: str | None = None,
         timeout: float = 30.0,
         max_retries: int = 2,
@@ -59,6 +64,7 @@ class AsyncClient(AsyncBlock):
         silence_s: float = 15.0,
     ) -> None:
         self._servers = [servers] if isinstance(servers, str) else list(servers)
+        self._login = login(Path(seed)) if seed is not None else {}
         self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else None
         self._timeout, self._retries, self._patience_s = timeout, max_retries, retry_after_s
         self.resume_s, self.silence_s = resume_s, silence_s
@@ -145,13 +151,16 @@ class AsyncClient(AsyncBlock):
         return self._client
 
     async def _join(self) -> Client:
-        client = Client()
+        client, errors = Client(), _LastError()
         try:
             async with asyncio.timeout(self._timeout):
-                await client.connect(self._servers, connect_timeout=2, max_reconnect_attempts=-1, error_cb=_quiet)
+                await client.connect(
+                    self._servers, connect_timeout=2, max_reconnect_attempts=-1, error_cb=errors.note, **self._login
+                )
         except (OSError, nats.errors.Error) as error:
             await client.close()
-            raise ConnectionFailedError(f"NATS was not reached: {error or type(error).__name__}") from error
+            why = errors.text or str(error) or type(error).__name__
+            raise ConnectionFailedError(f"NATS was not reached: {why}") from error
         return client
 
     async def _request(self, endpoint: str, body: Body) -> Msg:
@@ -173,8 +182,13 @@ def _subject(endpoint: str) -> str:
     return f"outrider.v1.{endpoint}"
 
 
-async def _quiet(error: Exception) -> None:
-    """Ignores errors of the connection: requests over it fail visibly."""
+class _LastError:
+    """The last error of a connection, which is otherwise ignored: requests over it fail visibly."""
+
+    text = ""
+
+    async def note(self, error: Exception) -> None:
+        self.text = str(error)
 
 
 def _require_success(answer: Msg) -> None:

@@ -3,10 +3,12 @@
 from outrider.mesh.bus.client import Bus
 from outrider.mesh.bus.journal import Journal, JournalConfig
 from outrider.mesh.bus.kv import Bucket, Entry
+from outrider.mesh.bus.login import SEED_SUFFIX, Login, find_login, inbox
 from outrider.mesh.bus.micro import Endpoint, MicroService, Query
 from outrider.mesh.bus.subscription import Callback, Message, Subscription
 
 __all__ = [
+    "SEED_SUFFIX",
     "Bucket",
     "Bus",
     "Callback",
@@ -14,8 +16,11 @@ __all__ = [
     "Entry",
     "Journal",
     "JournalConfig",
+    "Login",
     "Message",
     "MicroService",
     "Query",
     "Subscription",
+    "find_login",
+    "inbox",
 ]

@@ -8,10 +8,13 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
+from typing import Any
 
 import nats.errors
 from nats.aio.client import Client
 from nats.js import JetStreamContext
+from outrider.mesh.bus.forbidden import ForbiddenLog
+from outrider.mesh.bus.login import Login
 from outrider.mesh.bus.outbox import Outbox, Outgoing
 from outrider.mesh.bus.subscription import Callback, Listener, Subscription
 from outrider.mesh.errors import InvalidRequest, Unavailable
@@ -23,6 +26,7 @@ _RETRY_S = 0.25
 _LOG_EVERY_S = 5.0
 _CLOSE_S = 3.0
 _FLUSH_S = 2
+_REFUSED = "authorization violation"
 _SUBJECT = re.compile(r"[^\s.]+(\.[^\s.]+)*")
 _CHECKED_SUBJECTS = 1024
 """Subjects whose check is cached: a running request's subject is checked with every token."""
@@ -49,6 +53,8 @@ class Bus:
     def __init__(self, tasks: Tasks | None = None) -> None:
         self._url = ""
         self._name = ""
+        self._forbidden = ForbiddenLog("")
+        self._login_options: dict[str, Any] = {}
         self._client = Client()
         self._outbox = Outbox(OUTBOX_BYTES)
         self._wake = asyncio.Event()
@@ -73,19 +79,21 @@ class Bus:
         """Most bytes of one message that the broker takes."""
         return self._client.max_payload
 
-    async def connect(self, url: str, name: str, wait_s: float) -> None:
-        """Joins NATS at ``url`` (several, with commas) as ``name``.
+    async def connect(self, url: str, name: str, wait_s: float, login: Login | None = None) -> None:
+        """Joins NATS at ``url`` (several, with commas) as ``name``, with ``login`` where the broker asks who it is.
 
         `Unavailable` when no broker answers within ``wait_s`` seconds; the log says every few seconds that it waits.
+        `ConfigError` for credentials that cannot be read.
         """
         self._url, self._name = url, name
+        if login is not None:
+            self._forbidden, self._login_options = ForbiddenLog(login.user), login.read()
         log_task = asyncio.create_task(self._log_waiting(wait_s))
         try:
             async with asyncio.timeout(wait_s):
                 await self._join()
         except TimeoutError:
-            why = f": {self._last_error}" if self._last_error else ""
-            raise Unavailable(f"NATS at {url} was not reached within {wait_s:g} s{why}") from None
+            raise Unavailable(self._explain_failure(wait_s)) from None
         finally:
             log_task.cancel()
         self._sender = self._tasks.spawn(self._send_for_ever(), "bus sender")
@@ -158,6 +166,7 @@ class Bus:
         await self._client.connect(
             self._url.split(","),
             name=self._name,
+            **self._login_options,
             error_cb=self._on_error,
             disconnected_cb=self._on_disconnected,
             reconnected_cb=self._on_reconnected,
@@ -172,6 +181,12 @@ class Bus:
         for listener in list(self._listeners):
             await listener.attach(self._client)
         self._set_connected(True)
+
+    def _explain_failure(self, wait_s: float) -> str:
+        if _REFUSED in self._last_error.lower():
+            return f"NATS at {self._url} does not know this user, or refuses it: set nats_credentials to a user's seed"
+        why = f": {self._last_error}" if self._last_error else ""
+        return f"NATS at {self._url} was not reached within {wait_s:g} s{why}"
 
     async def _rejoin(self) -> None:
         while not self._closing:
@@ -208,6 +223,8 @@ class Bus:
                 _log.error("a message was not sent", subject=message.subject, bytes=len(message.data), why=str(error))
 
     async def _on_error(self, error: Exception) -> None:
+        if self._forbidden.note(error):
+            return _errors.labels("Forbidden").inc()
         name = type(error).__name__
         self._last_error = str(error) or name
         _errors.labels(name).inc()

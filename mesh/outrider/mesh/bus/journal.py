@@ -13,6 +13,7 @@ import msgspec
 import nats.errors
 import nats.js.errors as js_errors
 from nats.js import JetStreamContext, api
+from outrider.mesh.bus.rights import SCRATCH
 from outrider.mesh.errors import AlreadyExists, Unavailable
 from outrider.mesh.telemetry import get_logger
 
@@ -158,10 +159,11 @@ class Journal:
             await self._probe_write(await self._replace(name))
 
     async def _has_room(self) -> bool:
-        name = f"outrider-scratch-{secrets.token_hex(4)}"
+        mark = secrets.token_hex(4)
+        name, subject = f"outrider-scratch-{mark}", f"{SCRATCH}.{mark}"
         try:
-            await self._js.add_stream(name=name, subjects=[name], max_bytes=2 * _SCRATCH_BYTES)
-            await self._js.publish(name, bytes(_SCRATCH_BYTES))
+            await self._js.add_stream(name=name, subjects=[subject], max_bytes=2 * _SCRATCH_BYTES)
+            await self._js.publish(subject, bytes(_SCRATCH_BYTES))
         except nats.errors.Error:
             return False
         finally:

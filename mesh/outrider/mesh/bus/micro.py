@@ -11,6 +11,7 @@ from nats.aio.client import Client
 from nats.micro import add_service
 from nats.micro.request import ERROR_CODE_HEADER, ERROR_HEADER, Request
 from nats.micro.service import Service, ServiceConfig
+from outrider.mesh.bus.login import INBOXES
 
 if TYPE_CHECKING:
     from outrider.mesh.bus.client import Bus
@@ -23,14 +24,18 @@ class Query:
 
     def __init__(self, request: Request) -> None:
         self._request = request
+        self._reply: str = request._msg.reply
         self.subject, self.data = request.subject, request.data
         self.headers = {key.lower(): value for key, value in (request.headers or {}).items()}
 
     async def answer(self, data: bytes, headers: Mapping[str, str] | None = None) -> None:
         """Sends ``data`` to the requester; each call sends another message. Does nothing while the broker is away.
 
-        A request without a reply subject is not answered.
+        A request is answered only where its reply subject is an inbox: a requester must not have this process publish
+        on subjects that are forbidden to the requester.
         """
+        if not self._reply.startswith(INBOXES):
+            return
         with suppress(nats.errors.Error, ValueError):
             await self._request.respond(data, dict(headers or {}) or None)
 

@@ -24,6 +24,13 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
     nats_url: Annotated[
         str, Meta(pattern=r"^(nats|tls)://.", description="NATS to join; several are separated by commas")
     ] = "nats://127.0.0.1:4222"
+    nats_credentials: Annotated[
+        str,
+        Meta(
+            description="file by which the process proves to NATS who it is: the seed of an nkey, or a .creds file; or "
+            "a directory with a seed for each kind of process, KIND.nk; empty where NATS asks for neither"
+        ),
+    ] = ""
     nats_wait_s: Annotated[Seconds, Meta(description="seconds to wait for NATS at start")] = 60.0
     host: Annotated[str, Meta(min_length=1, description="address to listen on")] = "127.0.0.1"
     port: Annotated[Port, Meta(description="gRPC port (the gateway's HTTP port); 0 takes a free one")] = 0

@@ -7,11 +7,10 @@ import errno
 import os
 import secrets
 import socket
-import stat
-import tempfile
 from pathlib import Path
 
 from outrider.mesh.errors import ConfigError
+from outrider.mesh.own_directory import is_private, own_directory
 
 AUTO = "auto"
 _SUFFIX = ".sock"
@@ -30,7 +29,7 @@ def new_socket(setting: str, *, private: bool = False) -> Path | None:
     if not setting:
         return None
     try:
-        directory = _own_directory() if setting == AUTO else Path(setting)
+        directory = own_directory() if setting == AUTO else Path(setting)
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = directory / f"{secrets.token_hex(8)}{_SUFFIX}"
         _check(path, private=private or setting == AUTO)
@@ -47,17 +46,11 @@ def local_target(address: str, path: object) -> str:
     return f"unix:{path}" if isinstance(path, str) and path and _listens(Path(path)) else address
 
 
-def _own_directory() -> Path:
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    return Path(runtime) / "outrider" if runtime else Path(tempfile.gettempdir()) / f"outrider-{os.getuid()}"
-
-
 def _check(path: Path, *, private: bool) -> None:
     """`OSError` if there cannot be a socket at ``path``, or if other users could replace it."""
     if len(os.fsencode(path)) > _MOST_PATH_BYTES:
         raise OSError(0, f"a path of more than {_MOST_PATH_BYTES} bytes")
-    status = path.parent.stat()
-    if private and (status.st_uid != os.getuid() or stat.S_IMODE(status.st_mode) & 0o077):
+    if private and not is_private(path.parent):
         raise OSError(0, "a directory that others may use")
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise OSError(0, "a directory that cannot be written to")

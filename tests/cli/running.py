@@ -10,6 +10,7 @@ import time
 from tests.cli.commands import CLI
 
 READY = re.compile(r"✓ (\w+) +(\S*) +(\S+:\d+) +pid (\d+)")
+"""A line for a process that is ready: its kind, name, address and process id."""
 
 
 class Up:

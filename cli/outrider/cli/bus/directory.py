@@ -1,0 +1,117 @@
+"""A directory with the seed of every user of a broker, and with the part of its configuration that lists them."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+from outrider.cli.bus.rights import CLIENT, USERS, client_rights
+from outrider.cli.bus.seeds import make_seed, public_key
+from outrider.mesh.bus import SEED_SUFFIX
+from outrider.mesh.bus.rights import Rights, minimal
+from outrider.mesh.errors import ConfigError
+from outrider.wire.tenants import NAME
+
+_SERVER = "nats-server"
+
+
+class BusDirectory:
+    """The seeds and the configuration; only the owner can enter.
+
+    A seed is in `<user>.nk`, that of a tenant's client in `client-<tenant>.nk`. A broker that reads `users` serves
+    nobody else.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def users(self) -> Path:
+        """The part of the broker's configuration that lists the users: public keys and rights, no secrets."""
+        return self.path / "users.conf"
+
+    @property
+    def pid(self) -> Path:
+        """The file into which the broker writes its process id, if it was told so."""
+        return self.path / "nats.pid"
+
+    def seed(self, user: str) -> Path:
+        """The file with the seed of ``user``."""
+        return self.path / f"{user}{SEED_SUFFIX}"
+
+    def client(self, tenant: str) -> Path:
+        """The file with the seed of the client of ``tenant``."""
+        return self.seed(f"{CLIENT}-{tenant}")
+
+    def write(self) -> None:
+        """Makes the seeds that are missing, and writes the configuration anew."""
+        with _explaining(self.path):
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.path.chmod(0o700)
+            for user in USERS:
+                make_seed(self.seed(user))
+            self._write_users()
+
+    def renew(self) -> None:
+        """Writes new seeds in the place of all that are there; clients have none then."""
+        for seed in self.path.glob(f"*{SEED_SUFFIX}"):
+            seed.unlink()
+        self.write()
+
+    def issue(self, tenant: str) -> Path:
+        """Makes a user for clients of ``tenant``, unless there is one; returns the file of its seed.
+
+        `ConfigError` if ``tenant`` is no name, or if nothing was written here before.
+        """
+        if not NAME.fullmatch(tenant):
+            raise ConfigError(f"{tenant!r} is no name for a tenant: 1 to 64 letters, digits, - and _")
+        if not self.users.exists():
+            raise ConfigError(f"{self.path} holds no users of a broker: `outrider bus config` writes them")
+        with _explaining(self.path):
+            make_seed(self.client(tenant))
+            self._write_users()
+        return self.client(tenant)
+
+    def reload(self) -> bool:
+        """Has the broker read its configuration again; False if none runs that wrote its process id here."""
+        with suppress(OSError, ValueError):
+            number = int(self.pid.read_text())
+            if Path(f"/proc/{number}/comm").read_text().strip() == _SERVER:
+                os.kill(number, signal.SIGHUP)
+                return True
+        return False
+
+    def _write_users(self) -> None:
+        entries = ",\n".join(_entry(name, key, rights) for name, key, rights in self._rights())
+        text = f"# Users of an Outrider mesh, written by `outrider`.\nauthorization: {{users: [\n{entries}\n]}}\n"
+        new = self.users.with_suffix(".new")
+        new.write_text(text)
+        new.chmod(0o600)
+        new.replace(self.users)
+
+    def _rights(self) -> Iterator[tuple[str, str, Rights]]:
+        """Name, public key and rights of every user."""
+        for user, rights in USERS.items():
+            yield user, public_key(self.seed(user)), rights
+        for seed in sorted(self.path.glob(f"{CLIENT}-*{SEED_SUFFIX}")):
+            key, tenant = public_key(seed), seed.stem.removeprefix(f"{CLIENT}-")
+            yield seed.stem, key, client_rights(tenant, key)
+
+
+def _entry(name: str, key: str, rights: Rights) -> str:
+    permissions = {"publish": minimal(rights.publish), "subscribe": minimal(rights.subscribe)}
+    user = msgspec.json.encode({"nkey": key, "permissions": permissions})
+    return f"# {name}\n{msgspec.json.format(user, indent=2).decode()}"
+
+
+@contextmanager
+def _explaining(path: Path) -> Iterator[None]:
+    """Raises `ConfigError` in the place of an error of the file system."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror}") from None

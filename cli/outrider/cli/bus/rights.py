@@ -1,0 +1,79 @@
+"""The users of the broker, and what each may publish and subscribe to. All else is forbidden.
+
+The subjects are those of the modules that use them. A kind of service is one user, however many processes it has; a
+client's user belongs to one tenant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from outrider.mesh.bus import inbox
+from outrider.mesh.bus.rights import Rights, journals, opening, publishing, reading, subscribing, writing
+from outrider.mesh.registry import announce_subject, ask_subject
+from outrider.wire import prompts, tenants
+from outrider.wire.frames import token_subject
+from outrider.wire.page_news import news_subject
+from outrider.wire.subjects import (
+    BILLS_BUCKET,
+    CANCEL,
+    GENERATE,
+    GRAMMARS_CONDEMNED,
+    HELLO,
+    LIMITS_BUCKET,
+    MODELS,
+    RESUME,
+    STREAMS_TAKEN,
+    record_subject,
+)
+
+ADMIN, SUPERVISOR, CLIENT = "admin", "supervisor", "client"
+_REQUESTS = (HELLO, MODELS, GENERATE, f"{GENERATE}.>", RESUME, CANCEL)
+_DISCOVERY = "$SRV.>"
+"""Subjects of NATS's services protocol (ADR-32)."""
+
+
+def _member(kind: str) -> Rights:
+    """What a process needs to announce itself, as its own kind only, and to know all others."""
+    own = publishing(announce_subject(kind), ask_subject(kind))
+    return own | subscribing(announce_subject("*"), ask_subject("*"))
+
+
+def _receiving(user: str) -> Rights:
+    """The right to receive replies."""
+    return subscribing(f"{inbox(user)}.>")
+
+
+_GATEWAY = (
+    journals(record_subject("*", "*", "*"), token_subject("*", "*"))
+    | opening(tenants.BUCKET)
+    | writing(LIMITS_BUCKET)
+    | writing(BILLS_BUCKET)
+    | writing(prompts.BUCKET)
+    | publishing(STREAMS_TAKEN, GRAMMARS_CONDEMNED, f"{inbox(CLIENT)}.>", f"{inbox(ADMIN)}.>")
+    | subscribing(STREAMS_TAKEN, GRAMMARS_CONDEMNED, token_subject("*", "*"), news_subject("*"))
+    | subscribing(*_REQUESTS, _DISCOVERY)
+)
+_VERIFIER = publishing(token_subject("*", "*"), news_subject("*")) | reading(prompts.BUCKET)
+_ADMIN = writing(tenants.BUCKET) | writing(prompts.BUCKET) | publishing(_DISCOVERY)
+
+USERS: Mapping[str, Rights] = {
+    "gateway": _member("gateway") | _GATEWAY | _receiving("gateway"),
+    "verifier": _member("verifier") | _VERIFIER | _receiving("verifier"),
+    "proposer": _member("proposer"),
+    "tokenizer": _member("tokenizer"),
+    "kvcache": _member("kvcache"),
+    SUPERVISOR: _member(SUPERVISOR),
+    ADMIN: _ADMIN | _receiving(ADMIN),
+}
+"""Users of every mesh: its kinds of services, `outrider up` (supervisor), and the commands that manage it (admin)."""
+
+
+def client_user(public_key: str) -> str:
+    """The name of a client's user; with its key in it, no client can listen to another's inbox."""
+    return f"{CLIENT}.{public_key}"
+
+
+def client_rights(tenant: str, public_key: str) -> Rights:
+    """What a client of ``tenant`` may do: send requests, and read the answers of that tenant."""
+    return publishing(*_REQUESTS) | subscribing(token_subject(tenant, "*")) | _receiving(client_user(public_key))
