@@ -6,6 +6,7 @@ from pathlib import Path
 
 from outrider.cli.bus.directory import BusDirectory
 from outrider.cli.bus.rights import CLIENT
+from outrider.cli.processes.broker import ANONYMOUS
 from outrider.mesh.bus import inbox
 
 from tests.broker import Broker
@@ -25,6 +26,7 @@ def open_broker(directory: BusDirectory, *arguments: str) -> Broker:
     Gateways may answer tests, whose inboxes are not those of clients.
     """
     directory.write()
+    directory.issue(ANONYMOUS)
     users = directory.users.read_text().replace("users: [", _TEST, 1).replace(f'"{inbox(CLIENT)}.>"', '"_INBOX.>"', 1)
     config: Path = directory.path / "open.conf"
     config.write_text(f"{users}no_auth_user: test\n")

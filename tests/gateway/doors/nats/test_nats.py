@@ -19,6 +19,7 @@ import openai
 import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from outrider.cli.processes.broker import ANONYMOUS
 from outrider.mesh.addresses import hold_port
 from outrider.mesh.registry import Registry
 from outrider.v1 import inference_pb2 as pb
@@ -156,9 +157,18 @@ async def test_the_client_in_the_documentation_prints_the_answer(streaming: Stac
     script = DOCUMENT.read_text().partition("```python\n")[2].partition("```")[0]
     assert "nats://127.0.0.1:4222" in script
     command = [sys.executable, "-c", script.replace("nats://127.0.0.1:4222", streaming.broker.url)]
+    command.append(str(streaming.users.client(ANONYMOUS)))
     done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60, check=True)
     told = await _whole(one, seed=1, max_tokens=32, ignore_eos=False)
     assert done.stdout == told["choices"][0]["text"]
+
+
+async def test_a_request_whose_reply_subject_is_no_inbox_is_not_answered(reader: Reader, one: Gateway) -> None:
+    forged = await reader.client.subscribe("tok.victim.request")
+    await reader.client.publish("outrider.v1.hello", b"", reply="tok.victim.request")
+    await reader.told("hello")
+    await reader.client.publish("tok.victim.request", b"of the verifier")
+    assert (await forged.next_msg(timeout=10)).data == b"of the verifier"
 
 
 async def test_chats_and_choices_have_a_subject_each(reader: Reader, one: Gateway) -> None:
