@@ -255,3 +255,14 @@ def test_a_full_outbox_drops_its_oldest_messages() -> None:
     for letter in "abcd":
         outbox.put(Outgoing(letter, bytes(4), None))
     assert [outbox.take().subject for _ in range(len(outbox))] == ["c", "d"]
+
+
+async def test_a_password_in_the_url_is_in_no_message_of_the_bus(unused_tcp_port: int) -> None:
+    bus = Bus()
+    with pytest.raises(Unavailable) as caught:
+        await bus.connect(
+            f"nats://me:secret@127.0.0.1:{unused_tcp_port},nats://me:other@127.0.0.1:1", "test", wait_s=0.2
+        )
+    assert str(caught.value).count("********") == 2
+    assert not {"secret", "other"} & set(str(caught.value).replace("@", ":").split(":"))
+    await bus.close()

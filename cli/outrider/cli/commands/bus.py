@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from outrider.mesh.errors import ConfigError
 
 if TYPE_CHECKING:
     from outrider.cli.bus.directory import BusDirectory
@@ -58,6 +57,7 @@ def _issue(bus: BusDirectory, tenant: str) -> None:
 
 def _run(directory: Path, work: Callable[[BusDirectory], None]) -> None:
     from outrider.cli.bus.directory import BusDirectory
+    from outrider.mesh.errors import ConfigError
 
     try:
         work(BusDirectory(directory))

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from outrider.cli.processes.child import Child
 from outrider.cli.processes.plan import Plan
+from outrider.mesh.urls import without_passwords
 from rich.console import Console
 from rich.markup import escape
 
@@ -51,7 +52,7 @@ class Printer:
         self._say(f"  {_command()} complete 'def parse_args('{url}")
         body = '{"prompt": "def parse_args(", "max_tokens": 64, "stream": true}'
         self._say(f"  curl -N {plan.url}/v1/completions -H 'Content-Type: application/json' -d '{body}'\n")
-        self._say(f"The same over gRPC at {plan.grpc}, and over NATS at {plan.broker.url}.")
+        self._say(f"The same over gRPC at {plan.grpc}, and over NATS at {without_passwords(plan.broker.url)}.")
         if plan.broker.credentials:
             self._say(f"NATS serves users whose seeds are in {plan.broker.credentials}: see docs/nats-api.md.")
         self._say("")

@@ -22,6 +22,7 @@ from outrider_client.nats.login import login
 from outrider_client.nats.stream import AsyncStream, Body, whole
 from outrider_client.types import Answer
 
+_REFUSED = "Authorization Violation"
 _CODE, _NO_RESPONDERS = "nats-service-error-code", "503"
 
 Callback = Callable[[Msg], Awaitable[None]]
@@ -183,12 +184,16 @@ def _subject(endpoint: str) -> str:
 
 
 class _LastError:
-    """The last error of a connection, which is otherwise ignored: requests over it fail visibly."""
+    """The last error of a connection, which is otherwise ignored: requests over it fail visibly.
+
+    That NATS does not know the user is kept: NATS closes the connection then, which is an error as well.
+    """
 
     text = ""
 
     async def note(self, error: Exception) -> None:
-        self.text = str(error)
+        if _REFUSED not in self.text:
+            self.text = str(error)
 
 
 def _require_success(answer: Msg) -> None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from functools import lru_cache
 from typing import Any
 
 import nats.errors
@@ -16,10 +14,12 @@ from nats.js import JetStreamContext
 from outrider.mesh.bus.forbidden import ForbiddenLog
 from outrider.mesh.bus.login import Login
 from outrider.mesh.bus.outbox import Outbox, Outgoing
+from outrider.mesh.bus.subject import is_subject
 from outrider.mesh.bus.subscription import Callback, Listener, Subscription
 from outrider.mesh.errors import InvalidRequest, Unavailable
 from outrider.mesh.tasks import Tasks
 from outrider.mesh.telemetry import counter, current_headers, gauge, get_logger, tracing
+from outrider.mesh.urls import without_passwords
 
 OUTBOX_BYTES = 16 << 20
 _RETRY_S = 0.25
@@ -27,9 +27,6 @@ _LOG_EVERY_S = 5.0
 _CLOSE_S = 3.0
 _FLUSH_S = 2
 _REFUSED = "authorization violation"
-_SUBJECT = re.compile(r"[^\s.]+(\.[^\s.]+)*")
-_CHECKED_SUBJECTS = 1024
-"""Subjects whose check is cached: a running request's subject is checked with every token."""
 _AWAY_ERRORS = (
     nats.errors.ConnectionClosedError,
     nats.errors.ConnectionDrainingError,
@@ -51,7 +48,7 @@ class Bus:
     """
 
     def __init__(self, tasks: Tasks | None = None) -> None:
-        self._url = ""
+        self._url = self._shown_url = ""
         self._name = ""
         self._forbidden = ForbiddenLog("")
         self._login_options: dict[str, Any] = {}
@@ -85,7 +82,7 @@ class Bus:
         `Unavailable` when no broker answers within ``wait_s`` seconds; the log says every few seconds that it waits.
         `ConfigError` for credentials that cannot be read.
         """
-        self._url, self._name = url, name
+        self._url, self._shown_url, self._name = url, without_passwords(url), name
         if login is not None:
             self._forbidden, self._login_options = ForbiddenLog(login.user), login.read()
         log_task = asyncio.create_task(self._log_waiting(wait_s))
@@ -184,9 +181,9 @@ class Bus:
 
     def _explain_failure(self, wait_s: float) -> str:
         if _REFUSED in self._last_error.lower():
-            return f"NATS at {self._url} does not know this user, or refuses it: set nats_credentials to a user's seed"
+            return f"NATS at {self._shown_url} does not know this user: set nats_credentials to a seed that it knows"
         why = f": {self._last_error}" if self._last_error else ""
-        return f"NATS at {self._url} was not reached within {wait_s:g} s{why}"
+        return f"NATS at {self._shown_url} was not reached within {wait_s:g} s{why}"
 
     async def _rejoin(self) -> None:
         while not self._closing:
@@ -201,7 +198,7 @@ class Bus:
         await asyncio.sleep(min(1.0, wait_s / 2))
         while True:
             left = max(0.0, wait_s - (time.monotonic() - started))
-            _log.warning("waiting for NATS", url=self._url, gives_up_in_s=round(left, 1), why=self._last_error)
+            _log.warning("waiting for NATS", url=self._shown_url, gives_up_in_s=round(left, 1), why=self._last_error)
             await asyncio.sleep(_LOG_EVERY_S)
 
     async def _send_for_ever(self) -> None:
@@ -226,7 +223,8 @@ class Bus:
         if self._forbidden.note(error):
             return _errors.labels("Forbidden").inc()
         name = type(error).__name__
-        self._last_error = str(error) or name
+        if self.connected or _REFUSED not in self._last_error.lower():  # a refusal is followed by a lost connection
+            self._last_error = str(error) or name
         _errors.labels(name).inc()
         if self.connected and time.monotonic() >= self._quiet_until:
             self._quiet_until = time.monotonic() + _LOG_EVERY_S
@@ -253,19 +251,14 @@ class Bus:
         else:
             self._up.clear()
         if not self._closing:
-            _log.info("NATS is connected" if up else "NATS is lost", url=self._url)
+            _log.info("NATS is connected" if up else "NATS is lost", url=self._shown_url)
         for listener in self._callbacks:
             listener(up)
 
     def _check(self, subject: str, data: bytes = b"") -> None:
-        if not _is_subject(subject):
+        if not is_subject(subject):
             raise ValueError(f"{subject!r} is no NATS subject")
         if len(data) > self.max_payload:
             raise InvalidRequest(
                 f"{len(data)} bytes on {subject} are over NATS's limit of {self.max_payload} bytes a message"
             )
-
-
-@lru_cache(_CHECKED_SUBJECTS)
-def _is_subject(text: str) -> bool:
-    return _SUBJECT.fullmatch(text) is not None

@@ -7,13 +7,13 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 import msgspec
 from outrider.mesh.config.fields import Field, fields, nearest, unwrap
 from outrider.mesh.config.settings import SECTIONS, Settings
 from outrider.mesh.config.tables import is_table, nested_field, split_path, with_value
 from outrider.mesh.errors import ConfigError
+from outrider.mesh.urls import without_passwords
 
 PREFIX = "OUTRIDER_"
 RESERVED = frozenset({"OUTRIDER_API_KEY", "OUTRIDER_CONFIG", "OUTRIDER_KERNELS"})
@@ -35,7 +35,7 @@ class EffectiveSetting(msgspec.Struct, frozen=True):
         """The value as text, secrets and passwords in URLs masked."""
         if self.field.secret and self.value:
             return "********"
-        return _mask_password(str(self.value))
+        return without_passwords(str(self.value))
 
 
 def load(
@@ -173,9 +173,3 @@ def _nest(settings_type: type[msgspec.Struct], values: dict[str, Any], prefix: s
             nested, _ = unwrap(item.type)
             arguments[item.name] = nested(**_nest(nested, values, f"{path}."))
     return arguments
-
-
-def _mask_password(text: str) -> str:
-    if "://" not in text or (password := urlsplit(text).password) is None:
-        return text
-    return text.replace(f":{password}@", ":********@")
