@@ -13,7 +13,7 @@ from outrider.kernels.batch import SequenceRows
 from outrider.kernels.shapes import SHAPES
 from outrider.models import pocket
 from outrider.models.errors import ModelError
-from outrider.models.kv_dtype import KV_DTYPES
+from outrider.models.kv.kv_dtype import KV_DTYPES
 from outrider.models.llama import LlamaModel
 
 from tests.kernels.device import DEVICE

@@ -9,8 +9,8 @@ from sys import maxsize
 
 import pytest
 from outrider.kernels.pool import KvPool
+from outrider.models.kv.pages import PageTable
 from outrider.models.llama import LlamaModel
-from outrider.models.pages import PageTable
 from outrider.models.speculation import Acceptance, Drafter
 from outrider.models.text import Tokenizer
 from outrider.verifier.decode.page_cache import PageCache

@@ -14,8 +14,8 @@ import torch
 from outrider.loadtest.load import prompts
 from outrider.models import pocket
 from outrider.models.drafters.ngram_drafter import NgramDrafter
+from outrider.models.kv.pages import PageTable
 from outrider.models.llama import LlamaModel
-from outrider.models.pages import PageTable
 from outrider.models.sampling import Sampling
 from outrider.models.speculation import DrafterContext
 from outrider.models.text import Tokenizer

@@ -17,12 +17,12 @@ from outrider.kernels.tree_attention import check_attention
 from outrider.kernels.warm_up import warm_up
 from outrider.models.checkpoint import WeightSource
 from outrider.models.config import DTYPES, ModelConfig
-from outrider.models.eager import EagerForward
 from outrider.models.errors import ModelError
 from outrider.models.gguf.checkpoint import GgufCheckpoint
 from outrider.models.gguf.header import GgufFile, is_gguf
-from outrider.models.kv_dtype import chosen_kv_dtype
+from outrider.models.kv.kv_dtype import chosen_kv_dtype
 from outrider.models.native import native_forward, native_product, native_refusal
+from outrider.models.operators.eager import EagerForward
 from outrider.models.proof import prove_invariance
 from outrider.models.quantized import open_checkpoint
 from outrider.models.weights import Packer, WeightLoader
@@ -52,7 +52,7 @@ class LlamaModel:
     """A decoder that runs any mix of prompt chunks and trees in one step.
 
     On a CPU a whole step is one call, if `outrider.native` is available; on a GPU a step of few rows is one
-    graph (`outrider.models.graphs`). Other steps run an operator at a time.
+    graph (`outrider.models.operators.graphs`). Other steps run an operator at a time.
 
     Attributes:
         config: configuration of the model's directory.
@@ -98,7 +98,7 @@ class LlamaModel:
             determinism: ``strict`` makes a row's bits depend only on the tokens before it; ``fast`` does not.
             quantization: quantization of the layers' weights at load (see `outrider.kernels.linear.pack`), without the
                 embedding and the output layer; for checkpoints that are not quantized.
-            kv_dtype: of keys and values in pages: ``auto`` or one of `outrider.models.kv_dtype.KV_DTYPES`.
+            kv_dtype: of keys and values in pages: ``auto`` or one of `outrider.models.kv.kv_dtype.KV_DTYPES`.
             graphs: whether steps of few rows on a GPU run as CUDA graphs.
 
         Raises:
@@ -227,7 +227,7 @@ def _forward(
     captured = graphs and model.config.experts is None  # rows are counted on the host before experts run
     if not captured or model.device.type != "cuda" or not takes_triton(model.device):
         return eager
-    from outrider.models.graphs import CudaCapture, GraphForward
+    from outrider.models.operators.graphs import CudaCapture, GraphForward
 
     with torch.cuda.device(model.device):
         return GraphForward(eager, CudaCapture())

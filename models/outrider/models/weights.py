@@ -11,12 +11,12 @@ from outrider.kernels.backend import takes_triton
 from outrider.kernels.invariance import InvariantLinear, RowRange, row_range
 from outrider.kernels.linear import Linear, Quantization, pack
 from outrider.models.checkpoint import WeightSource
-from outrider.models.coded_linear import coded_linear
 from outrider.models.config import ModelConfig
 from outrider.models.errors import ModelError
-from outrider.models.expert_weights import ExpertNames, expert_weights
 from outrider.models.families.experts import Experts
-from outrider.models.key_balance import key_balance, key_sizes
+from outrider.models.kv.key_balance import key_balance, key_sizes
+from outrider.models.operators.coded_linear import coded_linear
+from outrider.models.operators.expert_weights import ExpertNames, expert_weights
 from outrider.models.rotary import interleave
 from outrider.native.quantized import QuantizedWeight, Reordered, dequantized
 from outrider.native.weights import Part

@@ -12,8 +12,8 @@ from outrider.mesh.errors import ConfigError
 from outrider.mesh.telemetry import get_logger
 from outrider.models import store
 from outrider.models.config import ModelConfig
+from outrider.models.kv.pages import PageTable
 from outrider.models.llama import LlamaModel, ModelError
-from outrider.models.pages import PageTable
 from outrider.models.text import TextError, Tokenizer
 from outrider.native.presence import notice
 from outrider.verifier.decode.answer import Answers

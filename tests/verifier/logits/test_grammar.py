@@ -15,8 +15,8 @@ import msgspec
 import pytest
 from outrider.mesh.errors import InvalidRequest
 from outrider.models.drafters.random_drafter import RandomDrafter
+from outrider.models.kv.pages import PageTable
 from outrider.models.llama import LlamaModel
-from outrider.models.pages import PageTable
 from outrider.models.sampling import Sampling
 from outrider.models.speculation import Drafter, DrafterContext, DraftTree, MergedTree, Opening
 from outrider.models.text import Tokenizer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from outrider.models.pages import PageTable
+from outrider.models.kv.pages import PageTable
 from outrider.models.sampling import Sampling
 from outrider.verifier.decode.engine import Engine
 from outrider.verifier.requests.sequence import Request

@@ -14,8 +14,8 @@ from outrider.models.drafters.guess_tree import GuessTree
 from outrider.models.drafters.prices import FREE, DraftPrice, RunTime
 from outrider.models.drafters.shape import TreeShape
 from outrider.models.drafters.vocabulary import VocabularyMap
+from outrider.models.kv.pages import OutOfPages, PageTable
 from outrider.models.llama import LlamaModel
-from outrider.models.pages import OutOfPages, PageTable
 from outrider.models.sampling import Dice, Sampling
 from outrider.models.speculation.drafter import Opening
 from outrider.models.speculation.proposals import confidence, own_seed, propose

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from outrider.mesh.service import run
-from outrider.models.pages import PageTable
+from outrider.models.kv.pages import PageTable
 from outrider.verifier.scheduling.plan import Limits
 from outrider.verifier.scheduling.scheduler import Scheduler
 from outrider.verifier.service import VerifierService

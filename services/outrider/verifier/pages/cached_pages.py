@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy
 import torch
 from outrider.kernels.pool import KvPool
-from outrider.models.pages import PageTable
+from outrider.models.kv.pages import PageTable
 from outrider.verifier.requests.sequence import Sequence
 from outrider.verifier.scheduling.scheduler import Scheduler
 from torch import Tensor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from outrider.models.pages import PageTable
+from outrider.models.kv.pages import PageTable
 
 
 class Pins:

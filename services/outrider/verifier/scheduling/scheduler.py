@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from itertools import chain
 
-from outrider.models.pages import OutOfPages, PageTable
+from outrider.models.kv.pages import OutOfPages, PageTable
 from outrider.verifier.requests.sequence import Sequence
 from outrider.verifier.scheduling.fairness import TokenCounters
 from outrider.verifier.scheduling.pins import Pins

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from outrider.models.pages import OutOfPages, PageTable
+from outrider.models.kv.pages import OutOfPages, PageTable
 from outrider.verifier.requests.sequence import Sequence
 from outrider.wire.prefixes import chain_hash, chain_salt
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from outrider.models.pages import OutOfPages, PageTable
+from outrider.models.kv.pages import OutOfPages, PageTable
 from outrider.wire.prefixes import chain_hash
 
 

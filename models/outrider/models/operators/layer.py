@@ -10,7 +10,7 @@ from outrider.kernels.pool import KvPool
 from outrider.kernels.rms_norm import rms_norm
 from outrider.kernels.rope_kv_write import rope_kv_write
 from outrider.kernels.tree_attention import AttentionPlan
-from outrider.models.feed_forward import FeedForward, load_feed_forward
+from outrider.models.operators.feed_forward import FeedForward, load_feed_forward
 from outrider.models.weights import WeightLoader
 from torch import Tensor
 

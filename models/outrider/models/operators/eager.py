@@ -11,7 +11,7 @@ from outrider.kernels.pool import POOL_DTYPES, KvPool
 from outrider.kernels.rms_norm import rms_norm
 from outrider.kernels.tree_attention import AttentionPlan, plan_attention
 from outrider.models import rotary
-from outrider.models.layer import Layer, StepState
+from outrider.models.operators.layer import Layer, StepState
 from outrider.models.weights import WeightLoader, rounded
 from outrider.native.quantized import dequantized
 from torch import Tensor

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from outrider.kernels.kv_codes import reference
-from outrider.models.key_balance import key_balance, key_sizes
+from outrider.models.kv.key_balance import key_balance, key_sizes
 
 
 def test_pairs_that_are_large_by_their_biases_or_weights_are_divided_by_their_size() -> None:

@@ -17,7 +17,7 @@ from outrider.kernels.batch import RaggedBatch
 from outrider.kernels.pool import KvPool
 from outrider.kernels.tree_attention.tables import Capacity
 from outrider.kernels.tree_attention.triton import TritonPlan
-from outrider.models.eager import EagerForward
+from outrider.models.operators.eager import EagerForward
 from torch import Tensor
 
 Capture = Callable[[Callable[[], Tensor]], tuple[Callable[[], None], Tensor]]

@@ -6,7 +6,7 @@ import heapq
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 
-from outrider.models.free_pages import FreePages
+from outrider.models.kv.free_pages import FreePages
 
 
 class OutOfPages(Exception):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from outrider.models.free_pages import FreePages
+from outrider.models.kv.free_pages import FreePages
 
 _PAGES = 24
 

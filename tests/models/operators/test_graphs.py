@@ -16,9 +16,9 @@ from outrider.kernels.batch import SequenceRows
 from outrider.kernels.pool import KvPool
 from outrider.models.checkpoint import Checkpoint
 from outrider.models.config import ModelConfig
-from outrider.models.eager import EagerForward
-from outrider.models.graphs import CudaCapture, GraphForward
 from outrider.models.llama import LlamaModel
+from outrider.models.operators.eager import EagerForward
+from outrider.models.operators.graphs import CudaCapture, GraphForward
 from outrider.models.weights import Packer, WeightLoader
 from torch import Tensor
 
