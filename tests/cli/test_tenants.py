@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 from outrider.cli.processes.options import UpOptions
 from outrider.cli.processes.plan import make_plan
@@ -53,6 +55,14 @@ def test_keys_without_a_broker_are_one_sentence_and_exit_code_3(unused_tcp_port)
     assert "was not reached within 2 s" in done.stderr
 
 
+def test_nothing_is_changed_where_the_audit_log_cannot_be_written(jetstream, tmp_path, monkeypatch):
+    monkeypatch.setenv("OUTRIDER_AUDIT_LOG", str(tmp_path / "none" / "audit.jsonl"))
+    done = outrider("tenants", "set", "unseen", "--nats-url", jetstream)
+    assert (done.returncode, "cannot be written" in done.stderr) == (2, True)
+    monkeypatch.delenv("OUTRIDER_AUDIT_LOG")
+    assert outrider("tenants", "show", "unseen", "--nats-url", jetstream).returncode == 2
+
+
 def test_a_key_for_an_unknown_tenant_is_refused_with_the_nearest_name(jetstream):
     assert outrider("tenants", "set", "acme", "--nats-url", jetstream).returncode == 0
     done = outrider("keys", "create", "--tenant", "acne", "--nats-url", jetstream)
@@ -60,7 +70,9 @@ def test_a_key_for_an_unknown_tenant_is_refused_with_the_nearest_name(jetstream)
     assert "there is no tenant acne (did you mean acme?)" in done.stderr
 
 
-def test_a_key_is_replaced_once_and_by_one_that_lives_as_long(jetstream):
+def test_a_key_is_replaced_once_and_by_one_that_lives_as_long(jetstream, tmp_path, monkeypatch):
+    monkeypatch.setenv("OUTRIDER_AUDIT_LOG", str(tmp_path / "audit.jsonl"))
+
     def keys(*words):
         return outrider("keys", *words, "--nats-url", jetstream)
 
@@ -72,6 +84,12 @@ def test_a_key_is_replaced_once_and_by_one_that_lives_as_long(jetstream):
     assert "was replaced at" in again.stderr
     third = keys("rotate", second)
     assert third.returncode == 0
+    text = (tmp_path / "audit.jsonl").read_text()
+    lines = [json.loads(line) for line in text.splitlines()]
+    events = ["tenant_created", "key_created", "key_rotated", "key_rotated"]
+    assert [(line["event"], line["tenant"], line["door"]) for line in lines] == [(e, "rotating", "cli") for e in events]
+    assert lines[2]["subject"] == f"key {first.split('-')[1]}"
+    assert not any(secret.split("-", 2)[2] in text for secret in (first, second))
 
 
 @pytest.mark.parametrize("id_", ["é", "a.b"])

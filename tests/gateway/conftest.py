@@ -64,12 +64,18 @@ def keyed_grpc() -> str:
 
 
 @pytest.fixture(scope="session")
-def urls(shared: Stack, keyed_grpc: str) -> Iterator[list[str]]:
+def audit_log(shared: Stack) -> Path:
+    """The audit log of the first gateway that requires keys."""
+    return shared.logs / "audit.jsonl"
+
+
+@pytest.fixture(scope="session")
+def urls(shared: Stack, keyed_grpc: str, audit_log: Path) -> Iterator[list[str]]:
     """Two gateways; the second trusts this machine as a proxy."""
     ports = [hold_port(), hold_port()]
     grpc_port = keyed_grpc.partition(":")[2]
     gateways = [
-        shared.add("gateway", port=ports[0], grpc_port=grpc_port, auth="keys"),
+        shared.add("gateway", port=ports[0], grpc_port=grpc_port, auth="keys", audit_log=audit_log),
         shared.add("gateway", port=ports[1], auth="keys", trusted_proxies="127.0.0.0/8"),
     ]
     for gateway in gateways:

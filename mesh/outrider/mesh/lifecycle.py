@@ -23,7 +23,15 @@ from outrider.mesh.security import mesh_certificates
 from outrider.mesh.security.contexts import ServerContext
 from outrider.mesh.service import Mesh, Service
 from outrider.mesh.tasks import Tasks
-from outrider.mesh.telemetry import configure_logs, gauge, get_logger, start_timeline, start_tracing
+from outrider.mesh.telemetry import (
+    configure_logs,
+    gauge,
+    get_logger,
+    start_audit,
+    start_timeline,
+    start_tracing,
+    stop_audit,
+)
 
 _GRACE_S = 2.0
 _COLLECT_AFTER = 10_000
@@ -79,6 +87,7 @@ class Lifecycle:
         settings, kind = self._settings, self._service.kind
         instance = settings.instance or f"{kind}-{token_hex(4)}"
         configure_logs(settings.log_level, settings.log_format, service=kind, instance=instance)
+        start_audit(kind, instance, settings.audit_log)
         start_timeline(kind, instance, settings.timeline)
         tasks = Tasks(self.fail)
         bus = Bus(tasks)
@@ -162,6 +171,7 @@ class Lifecycle:
         await close_channels()
         await self._probes.stop()
         await asyncio.to_thread(mesh.telemetry.close)
+        await asyncio.to_thread(stop_audit)
         _log.info("stopped")
 
     async def _drain(self) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import pwd
 import sys
 from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
@@ -13,7 +15,7 @@ from outrider.cli.bus.rights import ADMIN
 from outrider.cli.settings import WIDTH, effective
 from outrider.mesh.bus import Bucket, Bus, Login, find_login
 from outrider.mesh.errors import ConfigError, OutriderError
-from outrider.mesh.telemetry import configure_logs
+from outrider.mesh.telemetry import configure_logs, start_audit, stop_audit
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -31,6 +33,7 @@ def run_with(bucket: str, client: str, work: Work, nats_url: str | None, config:
         settings = effective("gateway", config, {})
         url = nats_url or settings["nats_url"].value
         credentials = settings["nats_credentials"].value or str(runs.find(url) or "")
+        start_audit("cli", "", settings["audit_log"].value)
         asyncio.run(_connected(bucket, client, work, url, find_login(credentials, ADMIN)))
     except ConfigError as error:
         print(f"outrider: {error}", file=sys.stderr)
@@ -38,7 +41,23 @@ def run_with(bucket: str, client: str, work: Work, nats_url: str | None, config:
     except OutriderError as error:
         print(f"outrider: {error.message}", file=sys.stderr)
         return FAILED
-    return 0
+    finally:
+        lost = stop_audit()
+    return _tell_lost(lost) if lost else 0
+
+
+def _tell_lost(events: int) -> int:
+    print(f"outrider: the change is made, and {events} events of it are not in the audit log", file=sys.stderr)
+    return FAILED
+
+
+def local_user() -> str:
+    """The user of this host who runs the command, for the audit log."""
+    uid = os.getuid()
+    try:
+        return f"user {pwd.getpwuid(uid).pw_name}"
+    except KeyError:
+        return f"user {uid}"
 
 
 async def _connected(name: str, client: str, work: Work, url: str, login: Login) -> None:

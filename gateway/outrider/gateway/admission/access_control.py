@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import ClassVar
 
 import msgspec
 from outrider.gateway.admission.caller import Address, Caller, make_caller
 from outrider.gateway.admission.directory import Directory
-from outrider.gateway.admission.limit_store import LimitStore
+from outrider.gateway.admission.limit_store import LimitReached, LimitStore
 from outrider.gateway.admission.reservation import Admission
-from outrider.mesh.errors import PermissionDenied, Unauthenticated
+from outrider.mesh.errors import OutriderError, PermissionDenied, Unauthenticated
+from outrider.mesh.telemetry import audit
+from outrider.mesh.telemetry.audit import Event
 from outrider.wire.tenants import parse_key
 
 Network = IPv4Network | IPv6Network
@@ -32,13 +35,25 @@ class WrongNetwork(PermissionDenied):
     reason: ClassVar[str] = "ip_not_allowed"
 
 
+_AUDITED: tuple[tuple[type[OutriderError], Event], ...] = (
+    (Unauthenticated, "authentication_refused"),
+    (PermissionDenied, "permission_refused"),
+    (LimitReached, "limit_reached"),
+)
+
+
 class Sender(msgspec.Struct, frozen=True):
-    """The sender of a request: the peer's address, if there is one, and HTTP headers or their equivalents."""
+    """The sender of a request: the peer's address, if there is one, and HTTP headers or their equivalents.
+
+    ``door`` and ``request``, the request's id, are for the audit log.
+    """
 
     peer: str = ""
     authorization: str = ""
     api_key: str = ""
     forwarded: Sequence[str] = ()
+    door: str = ""
+    request: str = ""
 
     @property
     def key(self) -> str:
@@ -54,25 +69,55 @@ class AccessControl:
         self._store, self._directory = store, directory
         self._proxies = [ip_network(network) for network in trusted_proxies]
 
-    async def admit(self, sender: Sender, headers: dict[str, str], *, counts: bool) -> Admission:
+    @asynccontextmanager
+    async def admitted(self, sender: Sender, headers: dict[str, str], *, counts: bool) -> AsyncIterator[Admission]:
         """The admission of one request; ``headers`` receives the headers that report limits.
 
         Only a request that ``counts`` counts toward the limit on requests. Raises `InvalidKey`, `WrongNetwork`,
-        `LimitReached` or `Unavailable` if the request is not admitted.
+        `LimitReached` or `Unavailable` if the request is not admitted. Errors of the block pass; refusals, here or
+        there, go to the audit log.
         """
-        admission = Admission(await self._caller(sender), self._store, headers)
-        if counts:
-            await admission.count()
-        return admission
+        caller = Caller(tenant="", actor=_claimed(sender))
+        address = client_address(sender.peer, sender.forwarded, self._proxies)
+        try:
+            caller = await self._caller(sender)
+            _require_network(caller, address)
+            admission = Admission(caller, self._store, headers)
+            if counts:
+                await admission.count()
+            yield admission
+        except OutriderError as error:
+            _audit(error, sender, caller, str(address or sender.peer))
+            raise
 
     async def _caller(self, sender: Sender) -> Caller:
-        if self._directory is None:
-            return Caller()
-        caller = await _authenticated(self._directory, sender.key)
-        address = client_address(sender.peer, sender.forwarded, self._proxies)
-        if not caller.may_come_from(address):
-            raise WrongNetwork(f"this key may not be used from {address or 'an unknown address'}")
-        return caller
+        return Caller() if self._directory is None else await _authenticated(self._directory, sender.key)
+
+
+def _require_network(caller: Caller, address: Address | None) -> None:
+    if not caller.may_come_from(address):
+        raise WrongNetwork(f"this key may not be used from {address or 'an unknown address'}")
+
+
+def _claimed(sender: Sender) -> str:
+    """The key that a request says it has, before it is checked."""
+    parsed = parse_key(sender.key)
+    return f"key {parsed[0]}" if parsed else ""
+
+
+def _audit(error: OutriderError, sender: Sender, caller: Caller, address: str) -> None:
+    event = next((event for kind, event in _AUDITED if isinstance(error, kind)), None)
+    if event is not None:
+        audit(
+            event,
+            outcome="refused",
+            actor=caller.actor,
+            tenant=caller.tenant,
+            door=sender.door,
+            address=address,
+            reason=error.message,
+            request=sender.request,
+        )
 
 
 async def _authenticated(directory: Directory, text: str) -> Caller:

@@ -39,7 +39,7 @@ class OwnedLimits(msgspec.Struct, frozen=True):
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """A tenant, identified by one of its keys. The limits of both tenant and key hold.
+    """A tenant, identified by one of its keys. The limits of both tenant and key hold. ``actor`` names the key in logs.
 
     ``parse_special`` is the default for requests: whether the name of a special token in a text becomes that token.
     """
@@ -49,6 +49,7 @@ class Caller(msgspec.Struct, frozen=True):
     priority: int = 0
     weight: float = 1.0
     parse_special: bool = True
+    actor: str = ""
 
     def may_use(self, model: str) -> bool:
         """Whether the caller may use ``model``."""
@@ -87,6 +88,7 @@ def make_caller(tenant: Tenant, key: Key) -> Caller:
         _first(key.limits.priority, tenant.limits.priority, 0),
         _first(key.limits.weight, tenant.limits.weight, 1.0),
         _first(key.limits.parse_special_tokens, tenant.limits.parse_special_tokens, True),
+        f"key {key.id}",
     )
 
 

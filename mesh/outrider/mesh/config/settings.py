@@ -76,6 +76,9 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
         Meta(description="where spans go; otlp reads the OTEL_EXPORTER_OTLP_* variables"),
     ] = "none"
     trace_ratio: Annotated[float, Meta(ge=0, le=1, description="part of the requests that is traced")] = 1.0
+    audit_log: Annotated[
+        str, Meta(description="file to which events of security are appended, or stderr; empty: none")
+    ] = ""
     timeline: Annotated[
         str,
         Meta(description="file to which verifiers and proposers append the times of steps and messages; empty: none"),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from urllib.parse import unquote
 
 from grpc.aio import ServicerContext as Context
 from outrider.mesh.errors import PermissionDenied
 from outrider.mesh.security import KINDS, Certificates, Identity
+from outrider.mesh.telemetry import audit
 
 EVERY = frozenset(KINDS)
 
@@ -46,12 +48,26 @@ class Callers:
             return
         if identity is None and context.peer().startswith(_SOCKET):
             return
-        raise PermissionDenied(_sentence(service, identity, trust_domain, allowed))
+        error = PermissionDenied(_sentence(service, identity, trust_domain, allowed))
+        _audit(error, method, identity, context)
+        raise error
 
 
 def _identity(context: Context) -> Identity | None:
     ids = context.auth_context().get("peer_spiffe_id", ())
     return Identity.parse(ids[0].decode("ascii", "replace")) if len(ids) == 1 else None
+
+
+def _audit(error: PermissionDenied, method: str, identity: Identity | None, context: Context) -> None:
+    audit(
+        "permission_refused",
+        outcome="refused",
+        actor=f"certificate {identity.uri}" if identity else "certificate without a name",
+        door="mesh",
+        address=unquote(context.peer()).partition(":")[2].rpartition(":")[0].strip("[]"),
+        subject=method,
+        reason=error.message,
+    )
 
 
 def _sentence(service: str, identity: Identity | None, trust_domain: str, allowed: frozenset[str]) -> str:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from outrider.mesh.errors import ConfigError
 from outrider.mesh.security.identity import Identity
-from outrider.mesh.telemetry import gauge, get_logger
+from outrider.mesh.telemetry import audit, gauge, get_logger
+from outrider.mesh.telemetry.audit import Outcome
 
 CHECK_S = 1.0
 """Seconds between two looks at the files."""
@@ -109,6 +110,7 @@ class Certificates:
             return False
         self._stamp, self.material, self._told_end = stamp, material, False
         _log.info("a certificate was renewed", setting=self.files.setting, ends=_shown(material.ends))
+        self._audit("done", f"it ends at {_shown(material.ends)}")
         for callback in self._callbacks:
             callback(material)
         return True
@@ -128,6 +130,10 @@ class Certificates:
         self._refused = stamp
         if self._times_refused == 2:
             _log.error("a certificate was not renewed", why=str(error))
+            self._audit("failed", str(error))
+
+    def _audit(self, outcome: Outcome, reason: str) -> None:
+        audit("certificate_renewed", outcome=outcome, subject=f"{self.files.setting}_certificate", reason=reason)
 
     def _tell_end(self) -> None:
         if not self._told_end and datetime.now(UTC) >= self.material.ends:

@@ -1,5 +1,6 @@
-"""Logs, metrics, traces and time lines, the same in every service."""
+"""Logs, metrics, traces, time lines and the audit log, the same in every service."""
 
+from outrider.mesh.telemetry.audit import audit, start_audit, stop_audit
 from outrider.mesh.telemetry.logs import configure_logs, get_logger
 from outrider.mesh.telemetry.metrics import REGISTRY, counter, gauge, histogram, render
 from outrider.mesh.telemetry.timeline import start_timeline, timeline
@@ -15,6 +16,7 @@ from outrider.mesh.telemetry.tracing import (
 __all__ = [
     "REGISTRY",
     "Telemetry",
+    "audit",
     "configure_logs",
     "continued_span",
     "counter",
@@ -24,8 +26,10 @@ __all__ = [
     "histogram",
     "render",
     "span",
+    "start_audit",
     "start_timeline",
     "start_tracing",
+    "stop_audit",
     "timeline",
     "tracing",
 ]

@@ -43,8 +43,8 @@ class Calls:
         id_, headers = token_hex(16), dict[str, str]()
         with _counted(method), _with_trailers(context, headers):
             await context.send_initial_metadata((("x-request-id", id_),))
-            admission = await self._access.admit(_sender(context), headers, counts=counts)
-            yield Call(id_, admission)
+            async with self._access.admitted(_sender(context, id_), headers, counts=counts) as admission:
+                yield Call(id_, admission)
 
 
 @contextmanager
@@ -75,7 +75,7 @@ def _counted(method: str) -> Iterator[None]:
         metrics.calls.labels(method, code.name).inc()
 
 
-def _sender(context: Context) -> Sender:
+def _sender(context: Context, id_: str) -> Sender:
     metadata = [(str(key), str(value)) for key, value in context.invocation_metadata() or ()]
     by_name = dict(metadata)
     for name in ("authorization", "x-api-key"):
@@ -87,4 +87,6 @@ def _sender(context: Context) -> Sender:
         authorization=by_name.get("authorization", ""),
         api_key=by_name.get("x-api-key", ""),
         forwarded=[value for key, value in metadata if key == "x-forwarded-for"],
+        door="grpc",
+        request=id_,
     )

@@ -23,11 +23,13 @@ class Guard:
         self._routes, self._access = routes, access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Admits a request and passes it on; raises as `AccessControl.admit`."""
-        if guarded(scope["path"]):
-            state, counts = scope["state"], scope["method"] == "POST"
-            state["admission"] = await self._access.admit(_sender(scope), state["headers"], counts=counts)
-        await self._routes(scope, receive, send)
+        """Admits a request and passes it on; raises as `AccessControl.admitted`."""
+        if not guarded(scope["path"]):
+            return await self._routes(scope, receive, send)
+        state, counts = scope["state"], scope["method"] == "POST"
+        async with self._access.admitted(_sender(scope), state["headers"], counts=counts) as admission:
+            state["admission"] = admission
+            await self._routes(scope, receive, send)
 
 
 def _sender(scope: Scope) -> Sender:
@@ -40,4 +42,6 @@ def _sender(scope: Scope) -> Sender:
         authorization=headers.get("authorization", ""),
         api_key=headers.get("x-api-key", ""),
         forwarded=headers.getlist("x-forwarded-for"),
+        door="http",
+        request=scope["state"]["request_id"],
     )

@@ -80,8 +80,8 @@ class NatsDoor:
         headers: dict[str, str] = {}
         status = 200
         try:
-            admission = await self._access.admit(queries.sender(query), headers, counts=counts)
-            await work(query, admission, headers)
+            async with self._access.admitted(queries.sender(query), headers, counts=counts) as admission:
+                await work(query, admission, headers)
         except OutriderError as error:
             status = error.http_status
             await queries.refuse(query, error, headers)

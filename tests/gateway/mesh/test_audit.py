@@ -1,0 +1,61 @@
+"""What gateways that require keys write to the audit log."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+
+import grpc
+import openai
+import pytest
+from outrider.v1 import inference_pb2 as pb
+from outrider.v1.inference_pb2_grpc import InferenceStub
+from outrider.wire.tenants import Limits
+
+from tests.gateway.tenants import TenantStore, complete, get
+from tests.waiting import eventually
+
+
+async def lines(path: Path, actor: str, count: int) -> list[dict[str, Any]]:
+    """The lines about ``actor``, once there are ``count``."""
+
+    def found() -> list[dict[str, Any]]:
+        every = (json.loads(line) for line in path.read_text().splitlines()) if path.exists() else ()
+        return [line for line in every if line["actor"] == actor]
+
+    await eventually(lambda: len(found()) >= count)
+    return found()
+
+
+async def test_refusals_at_every_door_are_told_with_who_and_where_and_never_with_a_key(
+    urls: list[str], keyed_grpc: str, audit_log: Path, tenant_store: TenantStore
+) -> None:
+    key, text = await tenant_store.key(Limits(requests_per_minute=1), Limits(networks=("127.0.0.1",)))
+    wrong = f"sk-{token_hex(8)}-{text.split('-', 2)[2]}"
+    answer = await get(f"{urls[0]}/v1/models", {"x-api-key": wrong})
+    async with grpc.aio.insecure_channel(keyed_grpc) as channel:
+        with pytest.raises(grpc.aio.AioRpcError):
+            await InferenceStub(channel).ListModels(pb.ListModelsRequest(), metadata=[("x-api-key", wrong)])
+    told = await lines(audit_log, f"key {wrong.split('-')[1]}", 2)
+    assert [(line["event"], line["door"], line["address"]) for line in told] == [
+        ("authentication_refused", "http", "127.0.0.1"),
+        ("authentication_refused", "grpc", "127.0.0.1"),
+    ]
+    assert told[0]["request"] == answer.headers["x-request-id"]
+    with pytest.raises(openai.RateLimitError):
+        await asyncio.gather(*(complete(urls[0], text) for _ in range(3)))
+    (limited,) = await lines(audit_log, f"key {key.id}", 1)
+    assert (limited["event"], limited["outcome"], limited["tenant"]) == ("limit_reached", "refused", key.tenant)
+    assert text.split("-", 2)[2] not in str(told) + str(limited)
+
+
+async def test_a_wrong_network_is_told_with_the_tenant(
+    urls: list[str], audit_log: Path, tenant_store: TenantStore
+) -> None:
+    key, text = await tenant_store.key(Limits(networks=("203.0.113.0/24",)))
+    assert (await get(f"{urls[0]}/v1/models", {"x-api-key": text})).status_code == 403
+    (line,) = await lines(audit_log, f"key {key.id}", 1)
+    assert (line["event"], line["tenant"], line["address"]) == ("permission_refused", key.tenant, "127.0.0.1")

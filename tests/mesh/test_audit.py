@@ -1,0 +1,137 @@
+"""The audit log: its lines, its file, and disks that fail."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from outrider.mesh.errors import ConfigError
+from outrider.mesh.telemetry import REGISTRY, audit, start_audit, stop_audit
+from outrider.mesh.telemetry.line_file import LineFile
+
+from tests.waiting import eventually
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path / "audit.jsonl"
+    stop_audit()
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def lost() -> float:
+    return REGISTRY.get_sample_value("outrider_audit_lost_events_total") or 0.0
+
+
+def failed_writes() -> float:
+    return REGISTRY.get_sample_value("outrider_audit_failed_writes_total") or 0.0
+
+
+def test_an_event_is_one_line_that_only_its_owner_may_read(path: Path) -> None:
+    start_audit("gateway", "gateway-1", str(path))
+    audit("key_revoked", actor="user root", tenant="acme", door="cli", subject="key 1234")
+    assert stop_audit() == 0
+    (line,) = lines(path)
+    assert line.pop("time").endswith("Z")
+    assert line == {
+        "event": "key_revoked",
+        "outcome": "done",
+        "actor": "user root",
+        "tenant": "acme",
+        "door": "cli",
+        "address": "",
+        "subject": "key 1234",
+        "reason": "",
+        "request": "",
+        "count": 1,
+        "service": "gateway",
+        "instance": "gateway-1",
+        "serial": 1,
+    }
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_no_text_of_a_request_makes_a_second_line(path: Path) -> None:
+    start_audit("gateway", "gateway-1", str(path))
+    audit("authentication_refused", outcome="refused", actor='key x"\n{"event":"forged"}', reason="r" * 10_000)
+    stop_audit()
+    (line,) = lines(path)
+    assert line["event"] == "authentication_refused"
+    assert len(line["reason"]) == 500
+
+
+def test_refusals_that_repeat_are_one_line_with_their_count(path: Path) -> None:
+    start_audit("gateway", "gateway-1", str(path))
+    for request in range(50):
+        audit("limit_reached", outcome="refused", actor="key 1", request=str(request))
+    audit("limit_reached", outcome="refused", actor="key 2", request="other")
+    audit("key_created")
+    audit("key_created")
+    stop_audit()
+    found = [(line["event"], line["request"], line["count"]) for line in lines(path)]
+    assert found == [
+        ("limit_reached", "0", 1),
+        ("limit_reached", "other", 1),
+        ("key_created", "", 1),
+        ("key_created", "", 1),
+        ("limit_reached", "49", 49),
+    ]
+    assert [line["serial"] for line in lines(path)] == [1, 2, 3, 4, 5]
+
+
+def test_lines_go_to_a_new_file_once_the_old_one_is_moved_away(path: Path) -> None:
+    file, rotated = LineFile(str(path)), path.with_suffix(".1")
+    file.write(b"one\n")
+    os.rename(path, rotated)
+    file.write(b"two\n")
+    file.write(b"three\n")
+    assert (rotated.read_bytes(), path.read_bytes()) == (b"one\n", b"two\nthree\n")
+
+
+def test_several_processes_append_to_one_file(path: Path) -> None:
+    one, two = LineFile(str(path)), LineFile(str(path))
+    one.write(b"one\n")
+    two.write(b"two\n")
+    one.write(b"three\n")
+    assert path.read_bytes() == b"one\ntwo\nthree\n"
+
+
+def test_events_that_a_full_disk_does_not_take_are_counted_as_lost() -> None:
+    before = lost()
+    start_audit("gateway", "gateway-1", "/dev/full")
+    audit("key_created")
+    audit("key_revoked")
+    assert stop_audit() == 2
+    assert lost() - before == 2
+
+
+async def test_events_wait_while_the_file_cannot_be_written(tmp_path: Path) -> None:
+    folder = tmp_path / "mounted"
+    folder.mkdir()
+    start_audit("gateway", "gateway-1", str(folder / "audit.jsonl"))
+    folder.rename(tmp_path / "away")
+    failures = failed_writes()
+    audit("key_created")
+    audit("key_revoked")
+    await eventually(lambda: failed_writes() > failures)
+    folder.mkdir()
+    await eventually(lambda: (folder / "audit.jsonl").exists() and len(lines(folder / "audit.jsonl")) == 2)
+    assert stop_audit() == 0
+
+
+def test_a_file_that_cannot_be_opened_is_a_wrong_setting(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"audit_log = .* cannot be written: No such file or directory"):
+        start_audit("gateway", "gateway-1", str(tmp_path / "none" / "audit.jsonl"))
+
+
+def test_nothing_is_noted_where_nobody_asked_for_it() -> None:
+    audit("key_created")
+    assert stop_audit() == 0
