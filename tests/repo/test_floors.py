@@ -54,6 +54,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "errors",
         "metrics",
         "settings",
+        "identity",
         "admission",
         "requests",
         "tool_calls",

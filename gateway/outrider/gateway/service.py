@@ -11,6 +11,7 @@ from outrider.gateway.doors.grpc.service import Inference
 from outrider.gateway.doors.http.server import HttpServer
 from outrider.gateway.doors.nats.door import NatsDoor
 from outrider.gateway.generation.in_flight import Flights
+from outrider.gateway.generation.withdrawal import Withdrawal
 from outrider.gateway.settings import GatewaySettings
 from outrider.mesh.addresses import join
 from outrider.mesh.config import Settings
@@ -42,6 +43,8 @@ class GatewayService(Service):
         await self._flights.open()
         self._tenants = Tenants(mesh, self._settings)
         await self._tenants.start()
+        withdrawal = Withdrawal(self._flights, self._tenants.access.check, mesh.tasks)
+        mesh.tasks.spawn(withdrawal.run(), "withdrawal")
         app = make_app(mesh, self._flights, self._settings, self._tenants.access)
         settings = self._settings
         self._http = HttpServer(

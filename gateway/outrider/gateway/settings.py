@@ -22,6 +22,27 @@ class Bounds(Struct, frozen=True):
     body_idle_s: float = 20.0
 
 
+class Issuer(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """An issuer of bearer tokens, and the claims that say what the bearer of a token may do.
+
+    ``issuer`` and ``audience`` are the values of ``iss`` and ``aud``. ``jwks`` is the URL or the file of the issuer's
+    public keys; if it is empty, they are found by OpenID Connect Discovery. An empty ``limits_claim`` reads no limits.
+    """
+
+    issuer: str
+    audience: Annotated[str, Meta(min_length=1)]
+    jwks: str = ""
+    tenant_claim: str = "tenant"
+    scopes_claim: str = "scope"
+    limits_claim: str = ""
+
+    def __post_init__(self) -> None:
+        """Raises `ValueError` for a URL that is not protected."""
+        require_protected(self.issuer)
+        if "://" in self.jwks:
+            require_protected(self.jwks)
+
+
 class GatewaySettings(Settings, kw_only=True, frozen=True):
     """Settings of the gateway, in the configuration's ``[gateway]`` table. ``port`` is that of HTTP."""
 
@@ -101,8 +122,16 @@ class GatewaySettings(Settings, kw_only=True, frozen=True):
         Meta(description="where limits are counted: nats, which gateways share; memory, for one; or a plug-in"),
     ] = "nats"
     keys_stale_s: Annotated[
-        Seconds, Meta(description="seconds for which keys seen before are still taken while NATS is away")
+        Seconds, Meta(description="seconds for which known keys are still taken while NATS, or an issuer, is away")
     ] = 300.0
+    issuers: Annotated[
+        list[Issuer],
+        Meta(description="with auth = keys, tables of issuers whose bearer tokens are taken beside keys"),
+    ] = []
+    failed_authentications: Annotated[
+        int,
+        Meta(ge=1, description="wrong keys of an address, or for a key, in a minute; more get 429 for a minute"),
+    ] = 20
     router: Annotated[
         str, Meta(description="who is asked first, by plug-in name: least_load, prefix, cost or round_robin")
     ] = "least_load"
@@ -154,6 +183,19 @@ class GatewaySettings(Settings, kw_only=True, frozen=True):
                 _require_origin(origin)
             except ValueError as error:
                 raise ValueError(f"cors_origins: {error}") from None
+        names = [issuer.issuer for issuer in self.issuers]
+        if len(set(names)) < len(names):
+            raise ValueError("issuers: each issuer may be named once")
+        if names and self.auth != "keys":
+            raise ValueError('issuers: tokens are only taken with auth = "keys"')
+
+
+def require_protected(url: str) -> None:
+    """`ValueError` unless ``url`` is one of https, or of this host."""
+    parts = urlsplit(url)
+    local = parts.scheme == "http" and parts.hostname in ("localhost", "127.0.0.1", "::1")
+    if not (parts.hostname and (parts.scheme == "https" or local)):
+        raise ValueError(f"{url!r} is not protected: an issuer's URL begins with https://, or http://localhost")
 
 
 def _require_origin(text: str) -> None:

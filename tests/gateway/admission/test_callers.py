@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from outrider.gateway.admission.access_control import client_address
-from outrider.gateway.admission.caller import Caller, make_caller
+from outrider.gateway.admission.caller import Caller, caller_with_key
 from outrider.gateway.admission.directory import FRESH_S, Directory
 from outrider.gateway.admission.reservation import duration
 from outrider.gateway.generation.intake import effective_priority
@@ -63,8 +63,8 @@ def test_a_keys_own_priority_and_weight_go_over_its_tenants() -> None:
     tenant = Tenant(name="acme", created=0, limits=Limits(priority=3, weight=2.0))
     plain, _ = new_key("acme", 0)
     urgent, _ = new_key("acme", 0, limits=Limits(priority=0))
-    assert (make_caller(tenant, plain).priority, make_caller(tenant, plain).weight) == (3, 2.0)
-    assert (make_caller(tenant, urgent).priority, make_caller(tenant, urgent).weight) == (0, 2.0)
+    assert (caller_with_key(tenant, plain).priority, caller_with_key(tenant, plain).weight) == (3, 2.0)
+    assert (caller_with_key(tenant, urgent).priority, caller_with_key(tenant, urgent).weight) == (0, 2.0)
 
 
 async def test_known_keys_open_for_a_while_without_the_broker_and_unknown_ones_do_not(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ async def test_known_keys_open_for_a_while_without_the_broker_and_unknown_ones_d
 
 def test_a_request_of_a_known_tenant_can_only_let_others_pass() -> None:
     key, _ = new_key("acme", 0)
-    acme = make_caller(Tenant(name="acme", created=0, limits=Limits(priority=3)), key)
+    acme = caller_with_key(Tenant(name="acme", created=0, limits=Limits(priority=3)), key)
     sampling = SamplingParameters(seed=0)
 
     def effective(asked: int, by: Caller) -> int:

@@ -60,10 +60,7 @@ class TenantRecords:
 
     async def tenant(self, name: str) -> Tenant:
         """The tenant of this name, or `Missing`."""
-        stored = await self._read(tenant_entry(name), Tenant) if NAME.fullmatch(name) else None
-        if stored is None:
-            raise Missing("tenant", name, [tenant.name for tenant in await self.tenants()])
-        return stored[0]
+        return (await self._tenant(name))[0]
 
     async def tenants(self) -> Sequence[Tenant]:
         """All tenants, by name."""
@@ -79,6 +76,15 @@ class TenantRecords:
         await self._write(tenant_entry(name), tenant, revision)
         return tenant, stored is None
 
+    async def switch_tenant(self, name: str, now: float, *, disabled: bool) -> bool:
+        """Disables a tenant, or serves it again; whether that is a change. `Missing` if there is no such tenant."""
+        tenant, revision = await self._tenant(name)
+        if (tenant.disabled is not None) == disabled:
+            return False
+        tenant = msgspec.structs.replace(tenant, disabled=now if disabled else None)
+        await self._write(tenant_entry(name), tenant, revision)
+        return True
+
     async def key(self, id_: str) -> Key:
         """The key with this id, or `Missing`; a key's text, or its beginning, counts as its id."""
         return (await self._key(id_))[0]
@@ -91,14 +97,21 @@ class TenantRecords:
         return sorted((key for key in keys if tenant in (None, key.tenant)), key=lambda key: key.created)
 
     async def create_key(
-        self, tenant: str, now: float, *, label: str = "", expires: float | None = None, limits: Limits | None = None
+        self,
+        tenant: str,
+        now: float,
+        *,
+        label: str = "",
+        expires: float | None = None,
+        scopes: tuple[str, ...] = (),
+        limits: Limits | None = None,
     ) -> tuple[Key, str]:
         """A new key and its text, which cannot be read again; `Missing` if there is no such tenant."""
         await self.tenant(tenant)
-        return await self._add(*new_key(tenant, now, label=label, expires=expires, limits=limits))
+        return await self._add(*new_key(tenant, now, label=label, expires=expires, scopes=scopes, limits=limits))
 
     async def rotate_key(self, id_: str, grace_s: float, now: float) -> tuple[Key, str, Key]:
-        """A new key with the old one's limits and lifetime, its text, and the old key, which ends after ``grace_s``.
+        """A new key as the old one was, its text, and the old key, which ends after ``grace_s`` seconds.
 
         Raises `Missing`, and `Unchangeable` for a key that is not active or was replaced before.
         """
@@ -109,7 +122,9 @@ class TenantRecords:
             when = datetime.fromtimestamp(old.replaced, UTC)
             raise Unchangeable(f"the key {old.id} was replaced at {when:%Y-%m-%d %H:%M:%SZ}: rotate the newer one")
         expires = None if old.expires is None else now + (old.expires - old.created)
-        key, text = await self._add(*new_key(old.tenant, now, label=old.label, expires=expires, limits=old.limits))
+        key, text = await self._add(
+            *new_key(old.tenant, now, label=old.label, expires=expires, scopes=old.scopes, limits=old.limits)
+        )
         until = min(now + grace_s, old.expires or now + grace_s)
         old = msgspec.structs.replace(old, expires=until, replaced=now)
         await self._write(key_entry(old.id), old, revision)
@@ -123,6 +138,12 @@ class TenantRecords:
         key = msgspec.structs.replace(key, revoked=now)
         await self._write(key_entry(key.id), key, revision)
         return key, True
+
+    async def _tenant(self, name: str) -> tuple[Tenant, int]:
+        stored = await self._read(tenant_entry(name), Tenant) if NAME.fullmatch(name) else None
+        if stored is None:
+            raise Missing("tenant", name, [tenant.name for tenant in await self.tenants()])
+        return stored
 
     async def _key(self, id_: str) -> tuple[Key, int]:
         bare = id_.removeprefix("sk-").partition("-")[0]

@@ -21,7 +21,10 @@ BUCKET = "outrider-tenants"
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """A tenant's name, which is a part of subjects."""
 
-_KEY = re.compile(r"sk-(?P<id>[0-9a-f]{16})-(?P<secret>[A-Za-z0-9_-]{43})")
+SCOPES = ("http", "grpc", "nats", "admin")
+"""What a key may be limited to: front doors, and the administration of the mesh."""
+
+_KEY = re.compile(r"sk-(?P<id>[0-9a-f]{16})-(?P<secret>[A-Za-z0-9_-]+)")
 _SECRET_BYTES = 32
 
 _Count = Annotated[int, Meta(ge=1, le=(1 << 53) - 1)]
@@ -51,17 +54,22 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Tenant(msgspec.Struct, frozen=True, kw_only=True):
-    """A tenant, to which keys and requests belong. ``created`` is in seconds since 1970."""
+    """A tenant, to which keys and requests belong. Times are in seconds since 1970.
+
+    ``disabled`` is since when nobody is served for the tenant; None if it is served.
+    """
 
     name: str
     created: float
+    disabled: float | None = None
     limits: Limits = Limits()
 
 
 class Key(msgspec.Struct, frozen=True, kw_only=True):
     """A key of a tenant, with limits beside the tenant's. Times are in seconds since 1970.
 
-    ``replaced`` is when another key replaced it; the key then expires at the end of the grace period.
+    ``replaced`` is when another key replaced it; the key then expires at the end of the grace period. A key with
+    ``scopes``, some of `SCOPES`, is for these alone; a key without is for all doors, and never for administration.
     """
 
     id: str
@@ -72,6 +80,7 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
     expires: float | None = None
     revoked: float | None = None
     replaced: float | None = None
+    scopes: tuple[str, ...] = ()
     limits: Limits = Limits()
 
     def matches(self, secret: str) -> bool:
@@ -85,8 +94,18 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
         return "expired" if self.expires is not None and now >= self.expires else "active"
 
 
+NO_KEY = Key(id="", tenant="", digest="0" * 64, created=0.0)
+"""The key that stands in for an unknown one: no secret is known to match."""
+
+
 def new_key(
-    tenant: str, now: float, *, label: str = "", expires: float | None = None, limits: Limits | None = None
+    tenant: str,
+    now: float,
+    *,
+    label: str = "",
+    expires: float | None = None,
+    scopes: tuple[str, ...] = (),
+    limits: Limits | None = None,
 ) -> tuple[Key, str]:
     """A key to store, and its text, which cannot be recovered."""
     id_, secret = secrets.token_hex(8), secrets.token_urlsafe(_SECRET_BYTES)
@@ -97,13 +116,14 @@ def new_key(
         created=now,
         label=label,
         expires=expires,
+        scopes=scopes,
         limits=limits or Limits(),
     )
     return key, f"sk-{id_}-{secret}"
 
 
 def parse_key(text: str) -> tuple[str, str] | None:
-    """Id and secret of a key's text; None for a text that is no key."""
+    """Id and secret of a key's text, a secret of any length; None for a text that is no key."""
     match = _KEY.fullmatch(text)
     return (match["id"], match["secret"]) if match else None
 

@@ -47,17 +47,33 @@ def tenants_show(name: str, nats_url: NatsUrl = None, config: Config = None) -> 
     _run(lambda records: records.show_tenant(name), nats_url, config)
 
 
+@tenants_app.command("disable")
+def tenants_disable(name: str, nats_url: NatsUrl = None, config: Config = None) -> None:
+    """Refuse a tenant's keys and tokens, and end its running requests."""
+    _run(lambda records: records.switch_tenant(name, disabled=True), nats_url, config)
+
+
+@tenants_app.command("enable")
+def tenants_enable(name: str, nats_url: NatsUrl = None, config: Config = None) -> None:
+    """Serve a disabled tenant again."""
+    _run(lambda records: records.switch_tenant(name, disabled=False), nats_url, config)
+
+
 @keys_app.command("create")
 def keys_create(
     tenant: Annotated[str, typer.Option(help="Tenant that owns the key.")],
     label: Annotated[str, typer.Option(help="Purpose of the key.")] = "",
     expires: Annotated[str | None, typer.Option(help="Lifetime of the key: 90d, 12h, 30m, 45s.")] = None,
     limits: LimitOptions = None,
+    scopes: Annotated[
+        list[str] | None,
+        typer.Option("--scope", help="http, grpc, nats or admin, once for each; without, all doors and no admin."),
+    ] = None,
     nats_url: NatsUrl = None,
     config: Config = None,
 ) -> None:
     """Create a key and print it; it cannot be shown again."""
-    _run(lambda records: records.create(tenant, label, expires, limits or []), nats_url, config)
+    _run(lambda records: records.create(tenant, label, expires, limits or [], scopes or []), nats_url, config)
 
 
 @keys_app.command("list")

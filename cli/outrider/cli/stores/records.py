@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -21,7 +21,7 @@ from outrider.mesh.errors import AlreadyExists, ConfigError
 from outrider.mesh.telemetry import audit
 from outrider.mesh.telemetry.audit import Event
 from outrider.wire.tenant_records import Missing, TenantRecords, Unchangeable
-from outrider.wire.tenants import BUCKET, Key, Limits, Tenant
+from outrider.wire.tenants import BUCKET, SCOPES, Key, Limits, Tenant
 
 _SPAN = re.compile(r"([0-9]{1,12})([smhd])")
 _MOST_DAYS = 36500
@@ -56,16 +56,36 @@ class Records:
     async def list_tenants(self) -> None:
         """Prints all tenants."""
         tenants = await self._records.tenants()
-        print_table(("tenant", "created", "limits"), ((t.name, _date(t.created), _limits(t.limits)) for t in tenants))
+        print_table(
+            ("tenant", "created", "state", "limits"),
+            (
+                (t.name, _date(t.created), "active" if t.disabled is None else "disabled", _limits(t.limits))
+                for t in tenants
+            ),
+        )
 
-    async def create(self, tenant: str, label: str, expires: str | None, changes: Iterable[str]) -> None:
+    async def switch_tenant(self, name: str, *, disabled: bool) -> None:
+        """Disables a tenant, or serves it again."""
+        with _as_config_errors():
+            changed = await self._records.switch_tenant(name, time.time(), disabled=disabled)
+        if changed:
+            _audit("tenant_changed", name, f"tenant {name}", "disabled" if disabled else "enabled")
+        print(f"The tenant {name} is {'disabled' if disabled else 'enabled'}.")
+
+    async def create(
+        self, tenant: str, label: str, expires: str | None, changes: Iterable[str], scopes: Sequence[str] = ()
+    ) -> None:
         """Creates a key and prints it."""
+        if wrong := [scope for scope in scopes if scope not in SCOPES]:
+            raise ConfigError(f"--scope {wrong[0]}: not one of {', '.join(SCOPES)}{nearest(wrong[0], SCOPES)}")
         limits = with_changes(Limits(), changes)
         now = time.time()
         ends = None if expires is None else now + parse_span(expires, "--expires", least=1)
         with _as_config_errors():
-            key, text = await self._records.create_key(tenant, now, label=label, expires=ends, limits=limits)
-        _audit("key_created", key.tenant, f"key {key.id}", _limits(key.limits))
+            key, text = await self._records.create_key(
+                tenant, now, label=label, expires=ends, scopes=tuple(scopes), limits=limits
+            )
+        _audit("key_created", key.tenant, f"key {key.id}", f"{_scopes(key)}: {_limits(key.limits)}")
         _print_key(key, text)
 
     async def list_keys(self, tenant: str | None) -> None:
@@ -74,8 +94,8 @@ class Records:
         with _as_config_errors():
             keys = await self._records.keys(tenant)
         print_table(
-            ("id", "tenant", "label", "state", "created", "expires"),
-            ((k.id, k.tenant, k.label, k.state(now), _date(k.created), _date(k.expires)) for k in keys),
+            ("id", "tenant", "label", "state", "created", "expires", "scopes"),
+            ((k.id, k.tenant, k.label, k.state(now), _date(k.created), _date(k.expires), _scopes(k)) for k in keys),
         )
 
     async def show_key(self, id_: str) -> None:
@@ -161,12 +181,16 @@ def parse_span(text: str, option: str, least: int = 0) -> float:
 def _show(record: Tenant | Key) -> None:
     shown = msgspec.structs.asdict(record) | {"limits": _limits(record.limits)}
     shown.pop("digest", None)
-    for name in ("created", "expires", "revoked", "replaced"):
+    for name in ("created", "disabled", "expires", "revoked", "replaced"):
         if name in shown:
             shown[name] = _date(shown[name])
     if isinstance(record, Key):
-        shown["state"] = record.state(time.time())
+        shown |= {"state": record.state(time.time()), "scopes": _scopes(record)}
     print_table(("", ""), shown.items(), head=False)
+
+
+def _scopes(key: Key) -> str:
+    return ",".join(key.scopes) or "all doors"
 
 
 def _limits(limits: Limits) -> str:

@@ -1,41 +1,29 @@
-"""Admits requests at every front door: checks keys and networks, and counts requests."""
+"""Admits requests at every front door: checks who sends them, from where, to which door, and counts requests."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import ClassVar
+from math import ceil
 
 import msgspec
-from outrider.gateway.admission.caller import Address, Caller, make_caller
-from outrider.gateway.admission.directory import Directory
+from outrider.gateway.admission.caller import Address, Caller, Credential
+from outrider.gateway.admission.credentials import Credentials
 from outrider.gateway.admission.limit_store import LimitReached, LimitStore
 from outrider.gateway.admission.reservation import Admission
+from outrider.gateway.identity.failed_attempts import FailedAttempts
+from outrider.gateway.identity.refusals import TooManyFailures, WrongKey, WrongNetwork, WrongScope
 from outrider.mesh.errors import OutriderError, PermissionDenied, Unauthenticated
 from outrider.mesh.telemetry import audit
 from outrider.mesh.telemetry.audit import Event
 from outrider.wire.tenants import parse_key
 
 Network = IPv4Network | IPv6Network
-_HOW_TO_SEND = "send one as `Authorization: Bearer sk-...`"
-
-
-class InvalidKey(Unauthenticated):
-    """The request has no key, or no valid key."""
-
-    type: ClassVar[str] = "invalid_request_error"
-    reason: ClassVar[str] = "invalid_api_key"
-
-
-class WrongNetwork(PermissionDenied):
-    """The key is valid, but not from this address."""
-
-    reason: ClassVar[str] = "ip_not_allowed"
 
 
 _AUDITED: tuple[tuple[type[OutriderError], Event], ...] = (
+    (TooManyFailures, "locked_out"),
     (Unauthenticated, "authentication_refused"),
     (PermissionDenied, "permission_refused"),
     (LimitReached, "limit_reached"),
@@ -43,45 +31,57 @@ _AUDITED: tuple[tuple[type[OutriderError], Event], ...] = (
 
 
 class Sender(msgspec.Struct, frozen=True):
-    """The sender of a request: the peer's address, if there is one, and HTTP headers or their equivalents.
+    """The sender of a request: the door it came to, the peer's address if there is one, and HTTP headers or the like.
 
-    ``door`` and ``request``, the request's id, are for the audit log.
+    ``door`` is one of `outrider.wire.tenants.SCOPES`; ``request`` is the request's id, for the audit log.
+
+    ``door`` is one of `outrider.wire.tenants.SCOPES`.
     """
 
+    door: str = "http"
     peer: str = ""
     authorization: str = ""
     api_key: str = ""
     forwarded: Sequence[str] = ()
-    door: str = ""
     request: str = ""
 
     @property
     def key(self) -> str:
-        """The key, or an empty string."""
+        """The key or the token, or an empty string."""
         scheme, _, key = self.authorization.partition(" ")
         return key.strip() if scheme.lower() == "bearer" else self.api_key
 
 
 class AccessControl:
-    """Admits requests. Without a ``directory`` all requests have one caller, which has no limits."""
+    """Admits requests. Without ``credentials`` all requests have one caller, which has no limits and is no admin.
 
-    def __init__(self, store: LimitStore, directory: Directory | None, trusted_proxies: Sequence[str]) -> None:
-        self._store, self._directory = store, directory
+    ``most_failures`` is as in `FailedAttempts`.
+    """
+
+    def __init__(
+        self,
+        store: LimitStore,
+        credentials: Credentials | None,
+        trusted_proxies: Sequence[str] = (),
+        most_failures: int = 20,
+    ) -> None:
+        self._store, self._credentials = store, credentials
         self._proxies = [ip_network(network) for network in trusted_proxies]
+        self._failures = FailedAttempts(most_failures)
 
     @asynccontextmanager
     async def admitted(self, sender: Sender, headers: dict[str, str], *, counts: bool) -> AsyncIterator[Admission]:
         """The admission of one request; ``headers`` receives the headers that report limits.
 
-        Only a request that ``counts`` counts toward the limit on requests. Raises `InvalidKey`, `WrongNetwork`,
-        `LimitReached` or `Unavailable` if the request is not admitted. Errors of the block pass; refusals, here or
-        there, go to the audit log.
+        Only a request that ``counts`` counts toward the limit on requests. Raises `InvalidKey`, `TooManyFailures`,
+        `WrongNetwork`, `WrongScope`, `LimitReached` or `Unavailable` if the request is not admitted. Errors of the
+        block pass; refusals, here or there, go to the audit log.
         """
-        caller = Caller(tenant="", actor=_claimed(sender))
         address = client_address(sender.peer, sender.forwarded, self._proxies)
+        caller = Caller(tenant="", credential=Credential(_claimed(sender)))
         try:
-            caller = await self._caller(sender)
-            _require_network(caller, address)
+            caller = await self._caller(sender, address)
+            _require_entry(caller, address, sender.door)
             admission = Admission(caller, self._store, headers)
             if counts:
                 await admission.count()
@@ -90,13 +90,49 @@ class AccessControl:
             _audit(error, sender, caller, str(address or sender.peer))
             raise
 
-    async def _caller(self, sender: Sender) -> Caller:
-        return Caller() if self._directory is None else await _authenticated(self._directory, sender.key)
+    async def admit_admin(self, sender: Sender) -> Caller:
+        """The sender of a request that administers the mesh.
+
+        Raises as `admitted`, and `WrongScope` if the sender is no admin.
+        """
+        async with self.admitted(msgspec.structs.replace(sender, door="admin"), {}, counts=False) as admission:
+            return admission.caller
+
+    async def check(self, caller: Caller) -> None:
+        """As `Credentials.check`, for a caller that was admitted before."""
+        if self._credentials is not None:
+            await self._credentials.check(caller)
+
+    async def _caller(self, sender: Sender, address: Address | None) -> Caller:
+        if self._credentials is None:
+            return Caller()
+        return await self._authenticated(self._credentials, sender.key, address)
+
+    async def _authenticated(self, credentials: Credentials, text: str, address: Address | None) -> Caller:
+        """The caller with the key or token ``text``. Here alone an authentication is accepted or refused.
+
+        A valid key is accepted whatever failed before: other people may send from the same address.
+        """
+        try:
+            return await credentials.caller(text)
+        except WrongKey:
+            parsed = parse_key(text)
+            wait_s = self._failures.add(address, parsed[0] if parsed else None)
+            if wait_s:
+                raise TooManyFailures(
+                    f"too many wrong keys came from this address, or for this key: try again in {ceil(wait_s)} s",
+                    retry_after=wait_s,
+                ) from None
+            raise
 
 
-def _require_network(caller: Caller, address: Address | None) -> None:
+def _require_entry(caller: Caller, address: Address | None, door: str) -> None:
     if not caller.may_come_from(address):
         raise WrongNetwork(f"this key may not be used from {address or 'an unknown address'}")
+    if door == "admin" and not caller.admin:
+        raise WrongScope("this needs a key with the scope admin: `outrider keys create --scope admin`")
+    if not caller.may_enter(door):
+        raise WrongScope(f"this key may not be used over {door}, only for {', '.join(caller.scopes)}")
 
 
 def _claimed(sender: Sender) -> str:
@@ -111,30 +147,13 @@ def _audit(error: OutriderError, sender: Sender, caller: Caller, address: str) -
         audit(
             event,
             outcome="refused",
-            actor=caller.actor,
+            actor=caller.credential.name if caller.credential else "",
             tenant=caller.tenant,
             door=sender.door,
             address=address,
             reason=error.message,
             request=sender.request,
         )
-
-
-async def _authenticated(directory: Directory, text: str) -> Caller:
-    """The caller with the key ``text``; only an error for the key's owner says what is wrong with the key."""
-    parsed = parse_key(text)
-    if parsed is None:
-        raise InvalidKey(f"this is no API key: {_HOW_TO_SEND}" if text else f"an API key is required: {_HOW_TO_SEND}")
-    id_, secret = parsed
-    key = await directory.key(id_)
-    if key is None or not key.matches(secret):
-        raise InvalidKey(f"the API key sk-{id_}-... is not valid")
-    if (state := key.state(time.time())) != "active":
-        raise InvalidKey(f"the API key sk-{id_}-... is {state}")
-    tenant = await directory.tenant(key.tenant)
-    if tenant is None:
-        raise InvalidKey(f"the API key sk-{id_}-... is of no tenant")
-    return make_caller(tenant, key)
 
 
 def client_address(peer: str, forwarded: Iterable[str], trusted: Sequence[Network]) -> Address | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv6Address, ip_network
+from math import inf
 from typing import TypeVar
 
 import msgspec
@@ -38,10 +39,22 @@ class OwnedLimits(msgspec.Struct, frozen=True):
     limits: Limits
 
 
+class Credential(msgspec.Struct, frozen=True):
+    """What a caller was authenticated by: the key ``key``, or a token if that is empty.
+
+    ``name`` is for logs. ``expires`` is the end of a token, in seconds since 1970; that of a key may change.
+    """
+
+    name: str
+    key: str = ""
+    expires: float = inf
+
+
 class Caller(msgspec.Struct, frozen=True):
-    """A tenant, identified by one of its keys. The limits of both tenant and key hold. ``actor`` names the key in logs.
+    """A tenant, identified by one of its keys or by a token. The limits of both tenant and key or token hold.
 
     ``parse_special`` is the default for requests: whether the name of a special token in a text becomes that token.
+    ``credential`` is None without access control. ``scopes`` are as in `Key`.
     """
 
     tenant: str = "default"
@@ -49,7 +62,17 @@ class Caller(msgspec.Struct, frozen=True):
     priority: int = 0
     weight: float = 1.0
     parse_special: bool = True
-    actor: str = ""
+    credential: Credential | None = None
+    scopes: tuple[str, ...] = ()
+
+    @property
+    def admin(self) -> bool:
+        """Whether the caller may administer the mesh."""
+        return "admin" in self.scopes
+
+    def may_enter(self, door: str) -> bool:
+        """Whether the caller may send requests to ``door``, one of `SCOPES`."""
+        return not self.scopes or door in self.scopes
 
     def may_use(self, model: str) -> bool:
         """Whether the caller may use ``model``."""
@@ -77,19 +100,23 @@ class Caller(msgspec.Struct, frozen=True):
         ]
 
 
-def make_caller(tenant: Tenant, key: Key) -> Caller:
-    """The caller with ``key`` of ``tenant``; priority, weight and parsing of the key override those of the tenant."""
+def make_caller(tenant: Tenant, own: OwnedLimits, credential: Credential, scopes: tuple[str, ...]) -> Caller:
+    """The caller of ``tenant`` with ``own`` limits, whose priority, weight and parsing override those of the tenant."""
     return Caller(
         tenant.name,
-        (
-            OwnedLimits(f"tenant {tenant.name}", tenant_entry(tenant.name), tenant.limits),
-            OwnedLimits(f"key {key.id}", key_entry(key.id), key.limits),
-        ),
-        _first(key.limits.priority, tenant.limits.priority, 0),
-        _first(key.limits.weight, tenant.limits.weight, 1.0),
-        _first(key.limits.parse_special_tokens, tenant.limits.parse_special_tokens, True),
-        f"key {key.id}",
+        (OwnedLimits(f"tenant {tenant.name}", tenant_entry(tenant.name), tenant.limits), own),
+        _first(own.limits.priority, tenant.limits.priority, 0),
+        _first(own.limits.weight, tenant.limits.weight, 1.0),
+        _first(own.limits.parse_special_tokens, tenant.limits.parse_special_tokens, True),
+        credential,
+        scopes,
     )
+
+
+def caller_with_key(tenant: Tenant, key: Key) -> Caller:
+    """The caller with ``key`` of ``tenant``."""
+    own = OwnedLimits(f"key {key.id}", key_entry(key.id), key.limits)
+    return make_caller(tenant, own, Credential(f"key {key.id}", key.id), key.scopes)
 
 
 def _first(*values: T | None) -> T:

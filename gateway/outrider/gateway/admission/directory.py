@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 from outrider.mesh.bus import Bucket, Bus
@@ -14,12 +14,16 @@ from outrider.wire.tenants import BUCKET, Key, Tenant, key_entry, tenant_entry
 FRESH_S = 1.0
 """Seconds that a cached entry is valid: a revoked key is refused after this time at the latest."""
 _MOST = 100_000
+_MOST_ABSENT = 10_000
 
 T = TypeVar("T")
 
 
 class _Entry(msgspec.Struct, Generic[T]):
-    """A cached value; ``checked`` is when the broker was last asked for it, ``read`` when it last answered."""
+    """A cached value, None for an absent one.
+
+    ``checked`` is when the broker was last asked for it, ``read`` when it last answered.
+    """
 
     value: T | None
     checked: float
@@ -51,11 +55,13 @@ class _Cache(Generic[T]):
     def __init__(self, bucket: Bucket, decoder: msgspec.json.Decoder[T], stale_s: float) -> None:
         self._bucket, self._decode, self._stale_s = bucket, decoder.decode, stale_s
         self._entries: dict[str, _Entry[T]] = {}
+        self._absent: dict[str, _Entry[T]] = {}
         self._reading: dict[str, asyncio.Task[T | None]] = {}
 
     async def get(self, name: str) -> T | None:
         """The value of ``name``; asks the broker at most once in `FRESH_S` seconds, however many calls there are."""
-        entry = self._entries.get(name)
+        present, absent = self._entries.get(name), self._absent.get(name)
+        entry = present or absent
         if entry is not None and time.monotonic() - entry.checked < FRESH_S:
             return entry.value
         reading = self._reading.get(name)
@@ -72,10 +78,11 @@ class _Cache(Generic[T]):
         now = time.monotonic()
         value = self._decode(stored.value) if stored is not None else None
         self._entries.pop(name, None)
-        if value is not None:
-            self._entries[name] = _Entry(value, now, now)
-        if len(self._entries) > _MOST:
-            del self._entries[next(iter(self._entries))]
+        self._absent.pop(name, None)
+        entries = self._absent if value is None else self._entries
+        entries[name] = _Entry(value, now, now)
+        _bound(self._entries, _MOST)
+        _bound(self._absent, _MOST_ABSENT)
         return value
 
     def _stale(self, name: str) -> T | None:
@@ -84,3 +91,9 @@ class _Cache(Generic[T]):
             raise Unavailable("keys cannot be checked just now: their store does not answer", retry_after=1.0)
         entry.checked = now
         return entry.value
+
+
+def _bound(entries: dict[str, Any], most: int) -> None:
+    """Drops the oldest entry if there are more than ``most``."""
+    if len(entries) > most:
+        del entries[next(iter(entries))]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from outrider.gateway.admission.access_control import AccessControl
+from outrider.gateway.admission.credentials import Credentials
 from outrider.gateway.admission.directory import Directory
 from outrider.gateway.admission.limit_store import GROUP, LimitStore
 from outrider.gateway.admission.memory_limits import MemoryStore
+from outrider.gateway.identity.bearer_tokens import BearerTokens
 from outrider.gateway.settings import GatewaySettings
 from outrider.mesh import plugins
 from outrider.mesh.service import Mesh
@@ -24,19 +26,31 @@ class Tenants:
         self._store: LimitStore = MemoryStore(mesh.bus)
         if self._directory is not None:
             self._store = plugins.load(GROUP, settings.limit_store)(mesh.bus)
-        self.access = AccessControl(self._store, self._directory, settings.trusted_proxies)
+        self._tokens: BearerTokens | None = None
+        if settings.issuers:
+            self._tokens = BearerTokens(settings.issuers, settings.keys_stale_s)
+        self.access = AccessControl(
+            self._store,
+            Credentials(self._directory, self._tokens) if self._directory else None,
+            settings.trusted_proxies,
+            settings.failed_authentications,
+        )
 
     async def start(self) -> None:
-        """Prepares the stores; raises `Unavailable` if NATS has no JetStream."""
+        """Prepares the stores and follows the issuers; raises `Unavailable` if NATS has no JetStream."""
         if self._directory is not None:
             await self._directory.start()
             await self._store.start()
             self._tasks.spawn(self._keep_up(), "limits")
+        for keys in self._tokens.keys if self._tokens else []:
+            self._tasks.spawn(keys.follow(), "issuer")
 
     async def stop(self) -> None:
-        """Releases the units of limits that the gateway holds."""
+        """Releases the units of limits that the gateway holds, and the connections to issuers."""
         if self._directory is not None:
             await self._store.close()
+        if self._tokens is not None:
+            await self._tokens.close()
 
     async def _keep_up(self) -> None:
         while True:

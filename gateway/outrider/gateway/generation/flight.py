@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from typing import Any
 
+from outrider.gateway.admission.caller import Caller
 from outrider.gateway.admission.charge import Charge
 from outrider.gateway.generation.record import Key, Record
 from outrider.gateway.generation.record_writer import Recording
 from outrider.gateway.streams.answer import AnswerStream
+from outrider.mesh.errors import OutriderError
 from outrider.mesh.tasks import Tasks
 from outrider.wire.frames import Frame
 
-_News = tuple[int, list[Frame]] | Exception | None
+_Batch = tuple[int, list[Frame]]
+_News = _Batch | Exception | None
 
 
 class Flight:
@@ -30,6 +34,8 @@ class Flight:
         self._charge = charge
         self.background_reader: asyncio.Task[None] | None = None
         self._settling: asyncio.Task[None] | None = None
+        self._withdrawn: OutriderError | None = None
+        self._waiting: asyncio.Task[Any] | None = None
 
     @property
     def key(self) -> Key:
@@ -42,17 +48,44 @@ class Flight:
         return self.recording.record
 
     @property
+    def caller(self) -> Caller:
+        """The caller for whom the request runs."""
+        return self.streams[0].job.caller
+
+    @property
+    def placed(self) -> bool:
+        """Whether each choice has a verifier, or comes from elsewhere."""
+        return all(stream.placed for stream in self.streams)
+
+    @property
     def running(self) -> bool:
         """Whether there is more to come."""
+        if self._withdrawn is not None:
+            return False
         unfinished = any(not stream.finished for stream in self.streams)
         return unfinished and all(stream.failed is None for stream in self.streams)
 
-    def frames(self) -> AsyncGenerator[tuple[int, list[Frame]], None]:
+    async def frames(self) -> AsyncGenerator[_Batch, None]:
         """Frames of all choices as they arrive, each batch with the index of its choice.
 
-        Raises the first failure of a stream.
+        Raises the first failure of a stream, or the reason of `withdraw`.
         """
-        return _frames(self.streams[0]) if len(self.streams) == 1 else _merged(self.streams)
+        made = _frames(self.streams[0]) if len(self.streams) == 1 else _merged(self.streams)
+        async with aclosing(made) as batches:
+            while (batch := await self._next(batches)) is not None:
+                yield batch
+
+    def withdraw(self, why: OutriderError) -> bool:
+        """Has the reader of `frames` fail with ``why``: at once if it waits for frames, else when it asks for more.
+
+        Returns False if the flight was withdrawn before.
+        """
+        if self._withdrawn is not None:
+            return False
+        self._withdrawn = why
+        if self._waiting is not None:
+            self._waiting.cancel()
+        return True
 
     def on_placed(self) -> None:
         """Notes that a verifier has taken a choice for this flight: it owns the request, and the record changes."""
@@ -92,14 +125,28 @@ class Flight:
             self._charge.waive()
         await self._charge.settle([stream.spent for stream in self.streams])
 
+    async def _next(self, batches: AsyncGenerator[_Batch, None]) -> _Batch | None:
+        """The next batch, or None; `withdraw` cancels the wait for it, as `asyncio.timeout` would."""
+        if self._withdrawn is not None:
+            raise self._withdrawn
+        self._waiting = waiting = asyncio.current_task()
+        try:
+            return await anext(batches, None)
+        except asyncio.CancelledError:
+            if self._withdrawn is not None and waiting is not None and waiting.uncancel() == 0:
+                raise self._withdrawn from None
+            raise
+        finally:
+            self._waiting = None
 
-async def _frames(stream: AnswerStream) -> AsyncGenerator[tuple[int, list[Frame]], None]:
+
+async def _frames(stream: AnswerStream) -> AsyncGenerator[_Batch, None]:
     async with aclosing(stream.frames()) as batches:
         async for frames in batches:
             yield 0, frames
 
 
-async def _merged(streams: Sequence[AnswerStream]) -> AsyncGenerator[tuple[int, list[Frame]], None]:
+async def _merged(streams: Sequence[AnswerStream]) -> AsyncGenerator[_Batch, None]:
     news: asyncio.Queue[_News] = asyncio.Queue()
     readers = [asyncio.create_task(_read(choice, stream, news)) for choice, stream in enumerate(streams)]
     reading = len(readers)

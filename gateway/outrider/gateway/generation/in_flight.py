@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -66,6 +66,10 @@ class Flights:
     def __len__(self) -> int:
         """The number of streams in flight."""
         return sum(len(flight.streams) for flight in self._flights)
+
+    def __iter__(self) -> Iterator[Flight]:
+        """The flights."""
+        return iter(self._flights)
 
     async def open(self) -> None:
         """Prepares the stores and subscribes to other gateways; raises `Unavailable` if bills cannot be stored."""

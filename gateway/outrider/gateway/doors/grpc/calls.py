@@ -83,10 +83,10 @@ def _sender(context: Context, id_: str) -> Sender:
             raise InvalidRequest(f"the metadata {name} are given several times: give them once", param=name)
     peer = _PEER.fullmatch(unquote(context.peer()))
     return Sender(
+        door="grpc",
         peer=peer["host"].strip("[]") if peer else "",
         authorization=by_name.get("authorization", ""),
         api_key=by_name.get("x-api-key", ""),
         forwarded=[value for key, value in metadata if key == "x-forwarded-for"],
-        door="grpc",
         request=id_,
     )

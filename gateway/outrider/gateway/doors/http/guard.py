@@ -38,10 +38,10 @@ def _sender(scope: Scope) -> Sender:
         if len(headers.getlist(name)) > 1:
             raise InvalidRequest(f"the header {name} is given several times: give it once", param=name)
     return Sender(
+        door="http",
         peer=scope["client"][0] if scope.get("client") else "",
         authorization=headers.get("authorization", ""),
         api_key=headers.get("x-api-key", ""),
         forwarded=headers.getlist("x-forwarded-for"),
-        door="http",
         request=scope["state"]["request_id"],
     )

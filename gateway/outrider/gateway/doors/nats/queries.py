@@ -101,7 +101,7 @@ def read_resume(query: Query) -> ResumeBody:
 def sender(query: Query) -> Sender:
     """The sender of ``query``, without an address: NATS does not report addresses."""
     headers = query.headers
-    return Sender(authorization=headers.get("authorization", ""), api_key=headers.get("x-api-key", ""), door="nats")
+    return Sender(door="nats", authorization=headers.get("authorization", ""), api_key=headers.get("x-api-key", ""))
 
 
 async def refuse(query: Query, error: OutriderError, headers: dict[str, str]) -> None:

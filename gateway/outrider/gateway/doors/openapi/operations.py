@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
-from outrider.gateway.admission.access_control import InvalidKey, WrongNetwork
 from outrider.gateway.admission.limit_store import LimitReached
 from outrider.gateway.doors.http.guard import guarded
 from outrider.gateway.doors.openai.bodies import ChatBody, CompletionBody
@@ -44,6 +43,7 @@ from outrider.gateway.errors import (
     UnknownModel,
     WrongContentType,
 )
+from outrider.gateway.identity.refusals import InvalidKey, TooManyFailures, WrongNetwork, WrongScope
 from outrider.mesh.errors import (
     Cancelled,
     DeadlineExceeded,
@@ -100,6 +100,7 @@ class Operation(msgspec.Struct, frozen=True):
     errors: Errors = ()
 
 
+_GUARD: Errors = (InvalidKey, WrongNetwork, WrongScope, TooManyFailures, LimitReached, Unavailable)
 _READ: Errors = (InvalidRequest, TooLarge, TimedOut, WrongContentType)
 _SERVED: Errors = (UnknownModel, Overloaded, DeadlineUnmeetable, Cancelled, DeadlineExceeded, DeadlinePassed)
 _HEADERS = {
@@ -267,5 +268,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
 
 def errors_of(path: str, operation: Operation) -> Errors:
     """All errors of an operation: its own, and those of the access control and the router before it."""
-    guard: Errors = (InvalidKey, WrongNetwork, LimitReached, Unavailable) if guarded(path) else ()
+    guard: Errors = (
+        (InvalidKey, WrongNetwork, WrongScope, TooManyFailures, LimitReached, Unavailable) if guarded(path) else ()
+    )
     return tuple(dict.fromkeys((*operation.errors, *guard, MethodNotAllowed, Internal)))
