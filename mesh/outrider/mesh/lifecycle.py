@@ -8,13 +8,15 @@ import os
 import signal
 import time
 from collections.abc import Coroutine
+from contextlib import suppress
 from secrets import token_hex
 from typing import Any
 
 from outrider.mesh.addresses import advertised
 from outrider.mesh.bus import Bus, find_login
 from outrider.mesh.config import Settings
-from outrider.mesh.errors import ConfigError, OutriderError
+from outrider.mesh.erasures import Erasures
+from outrider.mesh.errors import ConfigError, OutriderError, Unavailable
 from outrider.mesh.heap import give_memory_back
 from outrider.mesh.probes import Probes
 from outrider.mesh.registry import Registry, State
@@ -133,8 +135,10 @@ class Lifecycle:
         began = time.monotonic()
         try:
             await self._join()
+            erasures = await self._read_erasures()
             await self._service.start(self.mesh)
             self._started = True
+            await self._follow_erasures(erasures)
             _limit_garbage_collections()
             give_memory_back()
         except OutriderError as error:
@@ -156,6 +160,23 @@ class Lifecycle:
         await mesh.bus.connect(self._settings.nats_url, mesh.instance, self._settings.nats_wait_s, login)
         mesh.registry.address = advertised(self._settings, mesh.rpc.port)
         await mesh.registry.start()
+
+    async def _read_erasures(self) -> Erasures:
+        """The erasures of tenants; those so far do not matter to a process that has nothing yet."""
+        erasures = Erasures(self.mesh.bus, self._service.kind, self.mesh.instance, self._service.erase)
+        if not self._service.lasting:
+            with suppress(Unavailable):
+                await erasures.pass_over()
+        return erasures
+
+    async def _follow_erasures(self, erasures: Erasures) -> None:
+        """Erases what was erased while this process was away, before it serves; then follows further erasures."""
+        if self._service.lasting:
+            try:
+                await erasures.apply()
+            except Unavailable as error:
+                _log.warning("erasures of tenants cannot be read, and are applied later", why=error.message)
+        self.mesh.tasks.spawn(erasures.follow(), "erasures")
 
     async def _stop(self) -> None:
         mesh = self.mesh

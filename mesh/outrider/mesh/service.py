@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn
 
@@ -37,11 +38,13 @@ class Service(abc.ABC):
     """One of the mesh's processes; `run` runs it.
 
     ``kind`` names it in the registry, in the configuration file and in ``ps``; ``settings`` is the type of
-    its settings; ``local`` says whether processes of its host may reach it by a Unix socket as well.
+    its settings; ``local`` says whether processes of its host may reach it by a Unix socket as well; ``lasting`` says
+    whether it erases data that outlives the process.
     """
 
     kind: ClassVar[str]
     local: ClassVar[bool] = False
+    lasting: ClassVar[bool] = False
     settings: ClassVar[type[Settings]] = Settings
 
     def __init__(self, settings: Any) -> None:  # noqa: B027 - each service keeps its own type of settings
@@ -62,6 +65,14 @@ class Service(abc.ABC):
     def rpc_port(self, settings: Settings) -> int:
         """Port of the gRPC server: ``port``, unless the service serves something else there."""
         return settings.port
+
+    async def erase(self, tenant: str, before: float) -> Mapping[str, int]:
+        """Erases what this process holds of ``tenant``, and what it stores that is older than ``before``.
+
+        ``before`` is in seconds since 1970. Returns how many of what it erased, by name. Work for the tenant ends.
+        Raises `Unavailable` if something is out of reach; the call is then repeated.
+        """
+        return {}
 
     async def drain(self) -> None:  # noqa: B027 - a service without work in flight has nothing to do
         """Admits no more and returns when the work in flight is done; cut off after `Settings.drain_s`."""

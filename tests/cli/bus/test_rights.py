@@ -170,7 +170,7 @@ def test_the_table_in_the_documentation_is_that_of_the_code() -> None:
 
 def test_every_user_has_an_inbox_of_its_own_or_none(users: BusDirectory) -> None:
     inboxes = [subject for name in NAMES for subject in rights(users, name).subscribe if subject.startswith(inbox(""))]
-    assert len(inboxes) == len(set(inboxes)) == 3 + len(CLIENTS)
+    assert len(inboxes) == len(set(inboxes)) == 6 + len(CLIENTS)
     assert not [(a, b) for a in inboxes for b in inboxes if a != b and covers(a, b)]
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 from outrider.cli.bus.directory import BusDirectory
+from outrider.mesh import erasures
 from outrider.mesh.bus import Bucket, Bus, Journal, JournalConfig, find_login
 from outrider.mesh.errors import Unavailable
 from outrider.wire import prompts, tenants
@@ -44,6 +46,7 @@ async def join(tmp_path: Path) -> AsyncIterator[Join]:
         ("gateway", prompts.BUCKET),
         ("admin", prompts.BUCKET),
         ("admin", tenants.BUCKET),
+        ("admin", erasures.BUCKET),
     ],
 )
 async def test_a_writer_of_a_bucket_does_all_that_a_bucket_offers(join: Join, user: str, name: str) -> None:
@@ -51,13 +54,22 @@ async def test_a_writer_of_a_bucket_does_all_that_a_bucket_offers(join: Join, us
     await bucket.open(60)
     await bucket.swap("a", b"2", await bucket.put("a", b"1"))
     assert await bucket.put_below_limit("b", b"3", "b", 2)
+    await bucket.put("c.1", b"4")
+    assert await bucket.wipe("c.>") == 1
     await bucket.forget("a")
     assert await bucket.keys() == ["b"]
     assert (await bucket.get("b")) is not None
     assert (await bucket.state())[1] == 1
 
 
-@pytest.mark.parametrize(("reader", "name"), [("verifier", prompts.BUCKET), ("gateway", tenants.BUCKET)])
+@pytest.mark.parametrize(
+    ("reader", "name"),
+    [
+        ("verifier", prompts.BUCKET),
+        ("gateway", tenants.BUCKET),
+        *((kind, erasures.BUCKET) for kind in ("gateway", "verifier", "proposer", "tokenizer", "kvcache")),
+    ],
+)
 async def test_a_reader_of_a_bucket_reads_and_does_not_write(join: Join, reader: str, name: str) -> None:
     written = Bucket(await join("admin"), name)
     await written.open()
@@ -83,4 +95,6 @@ async def test_a_gateway_keeps_its_journals(join: Join, name: str, subject: str,
     await journal.add(one, b"1", first=True)
     await journal.tend()
     assert await journal.read(one) == [(one, b"1")]
+    assert await journal.wipe(one, 1.0) == 0
+    assert await journal.wipe(one, time.time() + 60) == 1
     assert await journal.forget(one)

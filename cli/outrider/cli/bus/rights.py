@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from outrider.mesh import erasures
 from outrider.mesh.bus import inbox
 from outrider.mesh.bus.rights import Rights, journals, opening, publishing, reading, subscribing, writing
 from outrider.mesh.registry import announce_subject, ask_subject
@@ -39,6 +40,12 @@ def _member(kind: str) -> Rights:
     return own | subscribing(announce_subject("*"), ask_subject("*"))
 
 
+def _service(kind: str) -> Rights:
+    """What every service needs: to be a member, to receive replies, and to read and confirm erasures of tenants."""
+    erasing = reading(erasures.BUCKET) | publishing(erasures.erased_subject(kind))
+    return _member(kind) | _receiving(kind) | erasing
+
+
 def _receiving(user: str) -> Rights:
     """The right to receive replies."""
     return subscribing(f"{inbox(user)}.>")
@@ -55,16 +62,22 @@ _GATEWAY = (
     | subscribing(*_REQUESTS, _DISCOVERY)
 )
 _VERIFIER = publishing(token_subject("*", "*"), news_subject("*")) | reading(prompts.BUCKET)
-_ADMIN = writing(tenants.BUCKET) | writing(prompts.BUCKET) | publishing(_DISCOVERY)
+_ADMIN = (
+    writing(tenants.BUCKET)
+    | writing(prompts.BUCKET)
+    | writing(erasures.BUCKET)
+    | publishing(_DISCOVERY)
+    | subscribing(erasures.erased_subject("*"))
+)
 
 USERS: Mapping[str, Rights] = {
-    "gateway": _member("gateway") | _GATEWAY | _receiving("gateway"),
-    "verifier": _member("verifier") | _VERIFIER | _receiving("verifier"),
-    "proposer": _member("proposer"),
-    "tokenizer": _member("tokenizer"),
-    "kvcache": _member("kvcache"),
+    "gateway": _service("gateway") | _GATEWAY,
+    "verifier": _service("verifier") | _VERIFIER,
+    "proposer": _service("proposer"),
+    "tokenizer": _service("tokenizer"),
+    "kvcache": _service("kvcache"),
     SUPERVISOR: _member(SUPERVISOR),
-    ADMIN: _ADMIN | _receiving(ADMIN),
+    ADMIN: _member(ADMIN) | _receiving(ADMIN) | _ADMIN,
 }
 """Users of every mesh: its kinds of services, `outrider up` (supervisor), and the commands that manage it (admin)."""
 

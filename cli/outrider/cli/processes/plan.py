@@ -18,6 +18,7 @@ from outrider.cli.processes.placement import SettingsByKind, place, share_cores,
 from outrider.cli.settings import Flags, effective, parse_sets
 from outrider.mesh.addresses import hold_port, join, require_free
 from outrider.mesh.config import EffectiveSetting
+from outrider.mesh.config.sources import PREFIX
 from outrider.mesh.errors import ConfigError, Unavailable
 from outrider.native.presence import notice
 
@@ -200,7 +201,7 @@ def _service_spec(
     broker: BrokerPlan,
     log_dir: Path,
 ) -> ProcessSpec:
-    command = [sys.executable, "-m", program, f"--nats-url={broker.url}"]
+    command = [sys.executable, "-m", program]
     if broker.credentials:
         command.append(f"--nats-credentials={broker.credentials}")
     if options.config:
@@ -211,6 +212,8 @@ def _service_spec(
     if kind == "gateway" and number > 1:
         values |= {"grpc_port": "0", "metrics_port": "0"}
     values |= {key: str(number) for key, number in threads.items()}
-    environment = {"OMP_NUM_THREADS": str(threads["threads"])} if threads else {}
+    environment = {f"{PREFIX}{kind.upper()}_NATS_URL": broker.url}  # may hold a password, which all users read in `ps`
+    if threads:
+        environment["OMP_NUM_THREADS"] = str(threads["threads"])
     command += [f"--{key}={value}" for key, value in values.items()]
     return ProcessSpec(kind, command, log_dir / f"{kind}-{number}.log", environment)

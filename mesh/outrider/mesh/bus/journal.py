@@ -14,6 +14,7 @@ import nats.errors
 import nats.js.errors as js_errors
 from nats.js import JetStreamContext, api
 from outrider.mesh.bus.rights import SCRATCH
+from outrider.mesh.bus.wipe import wipe
 from outrider.mesh.errors import AlreadyExists, Unavailable
 from outrider.mesh.telemetry import get_logger
 
@@ -113,6 +114,14 @@ class Journal:
         async with self._mapping_errors():
             await self._js.purge_stream(current, subject=subject)
         return not retired or not await self._read(retired, subject)
+
+    async def wipe(self, subject: str, before: float) -> int:
+        """Overwrites and deletes the messages of `wipe` in all streams, retired ones too; returns their number."""
+        count = 0
+        for name in await self._names():
+            async with self._mapping_errors():
+                count += await wipe(self._js, name, subject, before, self._timeout_s)
+        return count
 
     async def _read(self, names: list[str], subject: str) -> list[tuple[str, bytes]]:
         messages: list[tuple[str, bytes]] = []

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 import nats.errors
 import nats.js.errors as js_errors
-from nats.js.api import Header, KeyValueConfig
+from nats.js.api import DiscardPolicy, Header, StreamConfig
 from nats.js.kv import KeyValue
+from outrider.mesh.bus.wipe import wipe
 from outrider.mesh.errors import AlreadyExists, Unavailable
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ _NO_JETSTREAM = "NATS has no JetStream, or has lost what it stored: start nats-s
 
 _WRONG_LAST_SEQUENCE = 10071  # JetStream's code of an error
 _ATTEMPTS = 64
+_DUPLICATES_S = 120.0
 
 
 class Entry(NamedTuple):
@@ -48,7 +51,7 @@ class Bucket:
             try:
                 await js.key_value(self._name)
             except js_errors.BucketNotFoundError:
-                await js.create_key_value(KeyValueConfig(bucket=self._name, ttl=keep_s))
+                await js.add_stream(self._config(keep_s))
 
     async def get(self, key: str) -> Entry | None:
         """The value of ``key``, if it has one."""
@@ -93,6 +96,12 @@ class Bucket:
             js = self._bus.jetstream(self._timeout_s)
             await js.purge_stream(f"KV_{self._name}", subject=f"$KV.{self._name}.{key}")
 
+    async def wipe(self, keys: str, before: float = inf) -> int:
+        """Overwrites and deletes values of ``keys`` (wildcards allowed) as `wipe`; returns their number."""
+        async with self._mapping_errors():
+            js = self._bus.jetstream(self._timeout_s)
+            return await wipe(js, f"KV_{self._name}", f"$KV.{self._name}.{keys}", before, self._timeout_s)
+
     async def state(self) -> tuple[int, int]:
         """The last revision and the number of values, a pair that every write changes; zeros without a bucket."""
         async with self._mapping_errors():
@@ -123,6 +132,18 @@ class Bucket:
             if error.err_code == _WRONG_LAST_SEQUENCE:
                 return None
             raise
+
+    def _config(self, keep_s: float | None) -> StreamConfig:
+        """The stream of a bucket as `create_key_value` makes it, but messages may be overwritten: `wipe` does so."""
+        return StreamConfig(
+            name=f"KV_{self._name}",
+            subjects=[f"$KV.{self._name}.>"],
+            max_msgs_per_subject=1,
+            max_age=keep_s,
+            discard=DiscardPolicy.NEW,
+            allow_rollup_hdrs=True,
+            duplicate_window=min(keep_s or _DUPLICATES_S, _DUPLICATES_S),
+        )
 
     def _store(self) -> KeyValue:
         """The bucket over the current connection. Reads are not direct: a replica that lags may answer direct reads."""

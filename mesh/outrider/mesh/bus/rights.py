@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 _API = "$JS.API"
+_CONSUMING = ("CONSUMER.CREATE", "CONSUMER.INFO", "CONSUMER.MSG.NEXT")
 SCRATCH = "outrider.scratch"
 """The subjects of streams that a journal creates to see whether JetStream has room."""
 
@@ -60,7 +61,9 @@ def opening(bucket: str) -> Rights:
 
 def writing(bucket: str) -> Rights:
     """What all methods of a `Bucket` need, beside an inbox."""
-    return opening(bucket) | _api(f"KV_{bucket}", ("STREAM.PURGE",)) | publishing(f"$KV.{bucket}.>")
+    stream = f"KV_{bucket}"
+    calls = _api(stream, ("STREAM.PURGE", "STREAM.MSG.DELETE", "CONSUMER.CREATE")) | _api(f"{stream}.>", _CONSUMING)
+    return opening(bucket) | calls | publishing(f"$KV.{bucket}.>")
 
 
 def journals(*subjects: str) -> Rights:
@@ -70,8 +73,8 @@ def journals(*subjects: str) -> Rights:
     created, changed and read.
     """
     calls = ("STREAM.INFO", "STREAM.CREATE", "STREAM.UPDATE", "STREAM.PURGE", "STREAM.DELETE", "CONSUMER.CREATE")
-    streams = _api("*", calls)
-    consumers = _api("*.>", ("CONSUMER.CREATE", "CONSUMER.INFO", "CONSUMER.MSG.NEXT"))
+    streams = _api("*", (*calls, "STREAM.MSG.DELETE"))
+    consumers = _api("*.>", _CONSUMING)
     return streams | consumers | publishing(f"{_API}.STREAM.LIST", f"{SCRATCH}.*", *subjects)
 
 
