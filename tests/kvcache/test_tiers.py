@@ -7,6 +7,7 @@ import resource
 import signal
 import tomllib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -317,3 +318,50 @@ def test_objects_are_listed_by_name_and_read_in_part(tmp_path: Path) -> None:
 def test_settings_that_cannot_be_kept_are_refused(settings: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         make_tiers(KvCacheSettings(**settings), "one")
+
+
+@pytest.mark.parametrize("name", REGISTERED)
+def test_an_erased_tenant_loses_its_older_pages_in_every_tier_and_nobody_else_does(make: MakeTier, name: str) -> None:
+    store = make_store((name, make(name), 100_000))
+    mine, other, later = key(1), key(2, "other"), key(3)
+    for each, tenant, stored in ((mine, "t", 5.0), (other, "other", 5.0), (later, "t", 7.0)):
+        header, data = page(each, tenant=tenant)
+        assert store.put(each, replace(header, stored=stored), data)
+    assert store.erase(owner_of("t"), 6.0) == {name: 1}
+    assert [tier_of(store, each) for each in (mine, other, later)] == [None, name, name]
+
+
+def test_an_erased_page_is_a_miss_that_another_instance_writes_later(make: MakeTier) -> None:
+    store, away = (make_store(("directory", make("directory"), 100_000)) for _ in range(2))
+    assert put(away, key(1))
+    assert store.erase(owner_of("t"), 6.0) == {"directory": 1}
+    assert put(make_store(("directory", make("directory"), 100_000)), key(2))
+    assert data_of(store, key(2)) is None
+
+
+def test_room_in_memory_that_becomes_free_holds_zeros(make: MakeTier) -> None:
+    tier = make("memory")
+    assert isinstance(tier, MemoryTier)
+    store = make_store(("memory", tier, 100_000))
+    assert put(store, key(1))
+    assert put(store, key(2))
+    pinned = store.get(key(2), pin=True)
+    assert pinned is not None and pinned.place is not None
+    assert key(1) * 8 in tier.path.read_bytes()
+    store.erase(owner_of("t"), 1.0)
+    assert key(1) * 8 not in tier.path.read_bytes()
+    assert key(2) * 8 in tier.path.read_bytes()
+    store.unpin([pinned.place])
+    assert key(2) * 8 not in tier.path.read_bytes()
+
+
+@pytest.mark.parametrize("name", REGISTERED)
+def test_pages_whose_time_is_over_go_although_nobody_asks_for_them(make: MakeTier, name: str) -> None:
+    tier, now = make(name), [0.0]
+    store = make_store((name, tier, 100_000), now=now)
+    assert put(store, key(1), expires=10)
+    assert put(store, key(2), expires=30)
+    now[0] = 20
+    store.expire()
+    assert tier.read(key(1)) is None
+    assert data_of(store, key(2)) is not None

@@ -23,7 +23,7 @@ _SLACK = 1.25
 
 
 class MemoryTier:
-    """Pages in shared memory, by plug-in name ``memory``.
+    """Pages in shared memory, by plug-in name ``memory``. Room that becomes free is overwritten with zeros.
 
     Readers find the arena by its path and identify it by the random token at its beginning. Only this user can read it.
     Option ``directory`` (`/dev/shm`): directory of the file.
@@ -75,7 +75,7 @@ class MemoryTier:
         if self._pins[place]:
             self._leaving.add(place)
         else:
-            self._room.give(*place)
+            self._give(place)
 
     def pin(self, key: bytes) -> tuple[int, int] | None:
         """Keeps a page in place until `unpin`; None for an unknown page."""
@@ -88,7 +88,11 @@ class MemoryTier:
         self._pins[place] -= 1
         if not self._pins[place] and place in self._leaving:
             self._leaving.discard(place)
-            self._room.give(*place)
+            self._give(place)
+
+    def _give(self, place: tuple[int, int]) -> None:
+        self._map[_slice(place)] = bytes(place[1])
+        self._room.give(*place)
 
     def stored(self) -> Iterable[tuple[bytes, bytes]]:
         """See `Tier`."""

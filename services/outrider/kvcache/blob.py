@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from outrider.wire.pages import page_checksum
 
-_HEADER = struct.Struct("<4sIIIIfd16s")
-_MAGIC = b"OKV1"
+_HEADER = struct.Struct("<4sIIIIfd16sd")
+_MAGIC = b"OKV2"
 HEADER_BYTES = _HEADER.size
 
 
@@ -29,6 +29,7 @@ class Header:
         seconds: time to compute the page.
         expires: time of expiry, as in `time.time`.
         owner: hashed tenant, as in `owner_of`.
+        stored: time at which a verifier sent the page, as in `time.time`.
     """
 
     checksum: int
@@ -38,11 +39,11 @@ class Header:
     seconds: float
     expires: float
     owner: bytes
+    stored: float = 0.0
 
     def pack(self) -> bytes:
         """The header's bytes [HEADER_BYTES]."""
-        fields = (self.checksum, self.size, self.tokens, self.index, self.seconds, self.expires, self.owner)
-        return _HEADER.pack(_MAGIC, *fields)
+        return _HEADER.pack(_MAGIC, *astuple(self))
 
     @classmethod
     def read(cls, blob: bytes) -> Header:

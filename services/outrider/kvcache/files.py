@@ -56,9 +56,7 @@ class ObjectTier:
             self._failed("a page could not be removed", error)
 
     def stored(self) -> Iterable[tuple[bytes, bytes]]:
-        """See `Tier`; empty for a shared store, which may be large and is read page by page."""
-        if self.shared:
-            return
+        """See `Tier`."""
         for name in self._objects.list():
             try:
                 key, blob = bytes.fromhex(name), self._objects.get(name, HEADER_BYTES)

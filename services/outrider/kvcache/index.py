@@ -88,6 +88,10 @@ class Index:
         self.used += entry.size
         self._rate(key, entry)
 
+    def headers(self) -> list[tuple[bytes, Header]]:
+        """Keys and headers of all pages."""
+        return [(key, entry.header) for key, entry in self._entries.items()]
+
     def touch(self, key: bytes) -> None:
         """Counts a request for a page."""
         if (entry := self._entries.get(key)) is not None:

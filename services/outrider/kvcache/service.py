@@ -29,6 +29,8 @@ _MOST_KEYS, _KEY_BYTES = 65536, 32
 _MESSAGE_BYTES = 1 << 20
 """Pages of about so many bytes share a message: a reader uses the first pages while the cache reads the next."""
 _MEASURED_EVERY_S = 1.0
+_EXPIRED_EVERY_S = 300.0
+"""Seconds between searches for pages whose time is over; nobody may ask for such a page again."""
 
 _log = get_logger("kvcache")
 
@@ -38,6 +40,7 @@ class KvCacheService(Service, pb_grpc.KvCacheServicer):
 
     kind: ClassVar[str] = "kvcache"
     local: ClassVar[bool] = True
+    lasting: ClassVar[bool] = True
     settings: ClassVar[type[KvCacheSettings]] = KvCacheSettings
 
     def __init__(self, settings: KvCacheSettings) -> None:
@@ -54,6 +57,7 @@ class KvCacheService(Service, pb_grpc.KvCacheServicer):
             self._settings.lease_s, lambda places: loop.run_in_executor(None, self._store.unpin, places)
         )
         mesh.tasks.spawn(self._measure(), "kvcache metrics")
+        mesh.tasks.spawn(self._expire(), "kvcache expiry")
         pb_grpc.add_KvCacheServicer_to_server(self, mesh.rpc)
 
     def status(self) -> dict[str, Any]:
@@ -61,6 +65,11 @@ class KvCacheService(Service, pb_grpc.KvCacheServicer):
         sizes, arena = self._store.sizes(), self._store.arena
         status: dict[str, Any] = {"pages": sum(pages for _, pages in sizes.values()), "shard": self._shard}
         return status if arena is None else status | {"arena": str(arena.path), "arena_token": arena.token.hex()}
+
+    async def erase(self, tenant: str, before: float) -> dict[str, int]:
+        """Removes the tenant's pages that are older than ``before``; counts them by tier."""
+        erased = await asyncio.to_thread(self._store.erase, owner_of(tenant), before)
+        return {f"pages in {tier}": pages for tier, pages in erased.items()}
 
     async def stop(self) -> None:
         """Moves pages from memory to tiers that outlive the process, and closes all tiers."""
@@ -121,9 +130,10 @@ class KvCacheService(Service, pb_grpc.KvCacheServicer):
         return pb.StoreResponse(stored=stored)
 
     def _put(self, request: pb.StoreRequest) -> int:
-        stored, owner, expires = 0, owner_of(request.tenant), time.time() + self._settings.ttl_s
+        stored, owner, now = 0, owner_of(request.tenant), time.time()
         for page in request.pages:
-            header = Header(page.checksum, len(page.data), page.tokens, page.index, page.seconds, expires, owner)
+            times = {"expires": now + self._settings.ttl_s, "stored": now}
+            header = Header(page.checksum, len(page.data), page.tokens, page.index, page.seconds, owner=owner, **times)
             try:
                 stored += self._store.put(page.key, header, page.data)
             except DamagedPage:
@@ -137,6 +147,11 @@ class KvCacheService(Service, pb_grpc.KvCacheServicer):
                 BYTES.labels(tier).set(size)
                 PAGES.labels(tier).set(pages)
             await asyncio.sleep(_MEASURED_EVERY_S)
+
+    async def _expire(self) -> None:
+        while True:
+            await asyncio.sleep(min(_EXPIRED_EVERY_S, self._settings.ttl_s))
+            await asyncio.to_thread(self._store.expire)
 
 
 def make_tiers(settings: KvCacheSettings, instance: str) -> list[IndexedTier]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 
 from outrider.kvcache.arena import MemoryTier, data_offset
 from outrider.kvcache.blob import DamagedPage, Header, open_blob
@@ -48,13 +50,44 @@ class Store:
     def __init__(self, tiers: Sequence[IndexedTier], clock: Clock = time.time) -> None:
         self._tiers, self._clock = tiers, clock
         self._lock = threading.Lock()
+        self._erased: dict[bytes, float] = {}
 
     def recover(self) -> None:
-        """Adds the pages that tiers hold from an earlier process. Their data is checked when it is read."""
+        """Adds the pages that tiers hold from an earlier process. Their data is checked when it is read.
+
+        A shared tier may be large, and is read page by page.
+        """
         with self._lock:
             for level, tier in enumerate(self._tiers):
-                for key, blob in list(tier.storage.stored()):
+                for key, blob in [] if tier.storage.shared else list(tier.storage.stored()):
                     self._recover(level, key, blob)
+
+    def erase(self, owner: bytes, before: float) -> dict[str, int]:
+        """Removes the pages of ``owner`` that were stored at ``before`` or earlier; returns their number by tier.
+
+        Such a page is also a miss if another instance writes it to a shared tier later.
+        """
+        self._erased[owner] = max(before, self._erased.get(owner, before))
+        return {tier.name: self._remove(tier, self._is_erased, "erased") for tier in self._tiers}
+
+    def expire(self) -> None:
+        """Removes the pages whose time is over."""
+        for tier in self._tiers:
+            self._remove(tier, self._is_expired, "ttl")
+
+    def _remove(self, tier: IndexedTier, goes: Callable[[Header], bool], cause: str) -> int:
+        stored = list(_stored_headers(tier)) if tier.storage.shared else []
+        with self._lock:
+            keys = {key for key, header in [*tier.index.headers(), *stored] if goes(header)}
+            for key in keys:
+                self._forget(tier, key, cause)
+        return len(keys)
+
+    def _is_erased(self, header: Header) -> bool:
+        return header.stored <= self._erased.get(header.owner, -inf)
+
+    def _is_expired(self, header: Header) -> bool:
+        return header.expires <= self._clock()
 
     def _recover(self, level: int, key: bytes, blob: bytes) -> None:
         tier = self._tiers[level]
@@ -147,7 +180,7 @@ class Store:
         except DamagedPage:
             self._forget(tier, key, "damaged")
             return None
-        if header.expires <= self._clock():
+        if self._is_expired(header) or self._is_erased(header):
             self._forget(tier, key, "ttl")
             return None
         return header, data
@@ -198,3 +231,9 @@ class Store:
         if page is not None:
             header, data = page
             self._place(level + 1, key, header, header.pack() + data)
+
+
+def _stored_headers(tier: IndexedTier) -> Iterator[tuple[bytes, Header]]:
+    for key, blob in tier.storage.stored():
+        with suppress(DamagedPage):
+            yield key, Header.read(blob)

@@ -50,7 +50,7 @@ class Tier(Protocol):
         """Removes the blob, if present."""
 
     def stored(self) -> Iterable[tuple[bytes, bytes]]:
-        """Keys of the blobs from an earlier process, each with at least its header."""
+        """Keys of the blobs that outlive a process, each with at least its header; of a shared tier, those of all."""
 
     def close(self) -> None:
         """Releases everything that does not outlive the process."""
