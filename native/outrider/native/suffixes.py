@@ -47,10 +47,11 @@ class NativeSuffixes:
             library.brief_function("outrider_suffixes_open"),
             library.brief_function("outrider_suffixes_close"),
         )
-        self._commit, self._write = (
-            library.brief_function(f"outrider_suffixes_{name}") for name in ("commit", "write")
+        self._commit, self._write, self._forget = (
+            library.brief_function(f"outrider_suffixes_{name}") for name in ("commit", "write", "forget")
         )
         self._open: dict[int, int] = {}
+        self._owners: dict[int, str] = {}
         self._numbers, self._counts, self._tokens = list[int](), list[int](), list[int]()
         self._buffer = TreeBuffer()
 
@@ -65,7 +66,7 @@ class NativeSuffixes:
             most: nodes of the largest useful tree.
         """
         self._flush()
-        self._open[number] = min(self._nodes, max(most, 0))
+        self._open[number], self._owners[number] = min(self._nodes, max(most, 0)), tenant
         ids, name = ffi.new("int32_t[]", list(tokens)), tenant.encode()
         opening: dict[str, Any] = {"number": number, "tokens": ids, "count": len(tokens), "prompt": prompt}
         opening |= {"tenant": ffi.from_buffer(name), "tenant_size": len(name), "most": self._open[number]}
@@ -83,8 +84,16 @@ class NativeSuffixes:
         """Ends a session, if there is one of this number; its answer is remembered for the tenant's later ones."""
         if number in self._open:
             self._flush()
-            del self._open[number]
+            del self._open[number], self._owners[number]
             self._end(self._handle, number)
+
+    def forget(self, tenant: str) -> None:
+        """Drops the tenant's sessions and answers, and overwrites their memory."""
+        self._flush()
+        for number in [number for number, owner in self._owners.items() if owner == tenant]:
+            del self._open[number], self._owners[number]
+        name = tenant.encode()
+        self._forget(self._handle, pointer_value(ffi.from_buffer(name)), len(name))
 
     @property
     def bytes(self) -> int:

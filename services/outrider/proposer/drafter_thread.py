@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
 
 from outrider.mesh.telemetry import counter
 from outrider.mesh.worker import Inbox, Worker
 from outrider.models.speculation import Drafter, DraftTree, ReadingDrafter
+
+T = TypeVar("T")
 
 _HIDDEN = counter("spec_hidden_drafting_seconds", "Time of drafting that no step waits for.", ["drafter"])
 _DRAFTED = counter(
@@ -38,6 +42,10 @@ class DrafterThread(Worker):
     def post(self, action: Callable[[Drafter], None]) -> None:
         """Runs ``action`` in the drafter's thread before its next round."""
         self._inbox.post(lambda: action(self._drafter))
+
+    def call(self, action: Callable[[Drafter], T]) -> Future[T]:
+        """As `post`, with a future for the result."""
+        return self._inbox.call(lambda: action(self._drafter))
 
     def turn(self) -> bool:
         """Runs one round of drafting; whether the drafter made trees or still reads a prompt."""

@@ -26,6 +26,7 @@ from outrider.models.speculation import (
     DrafterError,
     DraftTree,
     Opening,
+    RememberingDrafter,
     RestingDrafter,
 )
 from outrider.models.text import TextError, Tokenizer
@@ -128,6 +129,12 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
         if self._idle:
             return {"vocabulary": "", "drafter": "none", "load": 0}
         return {"vocabulary": self._vocabulary, "drafter": self._drafter.name, "load": len(self._owners)}
+
+    async def erase(self, tenant: str, before: float) -> dict[str, int]:
+        """Has the drafter drop what it learnt from the tenant's answers."""
+        if self._started:
+            await asyncio.wrap_future(self._thread.call(lambda drafter: _forget(drafter, tenant)))
+        return {}
 
     async def drain(self) -> None:
         """Ends the streams: verifiers go on with another proposer or without guesses."""
@@ -278,6 +285,11 @@ def _rest(drafter: Drafter, numbers: list[int]) -> None:
     if isinstance(drafter, RestingDrafter):
         for number in numbers:
             drafter.rest(number)
+
+
+def _forget(drafter: Drafter, tenant: str) -> None:
+    if isinstance(drafter, RememberingDrafter):
+        drafter.forget(tenant)
 
 
 def _close(drafter: Drafter, numbers: list[int]) -> None:

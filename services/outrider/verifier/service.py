@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from functools import partial
 from typing import Any, ClassVar
 
 from outrider.mesh.service import Mesh, Service
@@ -155,6 +156,21 @@ class VerifierService(Service):
             free_pages=target.pages.available,
             page_size=self._settings.page_size,
         )
+
+    async def erase(self, tenant: str, before: float) -> dict[str, int]:
+        """Ends the tenant's requests; drops their frames, their pages, and what drafters learnt from their answers.
+
+        Memory of pages that are free then is overwritten with zeros.
+        """
+        await self._prompts.erase(tenant)
+        end = partial(self._engine.forget, tenant, "the tenant was erased")
+        ended, pages = await asyncio.wrap_future(self.inbox.call(end))
+        await asyncio.wrap_future(self.inbox.call(bool))  # on return the log has all frames
+        answers, waiting = self.log.forget(tenant), await self._exchange.erase(tenant)
+        await self._compiler.clear()
+        self._target.tokenizer.forget()
+        await self._exchange.wipe()
+        return {"running requests": ended, "answers": answers, "pages": pages + waiting}
 
     async def drain(self) -> None:
         """Refuses new requests and waits for the running ones."""

@@ -106,6 +106,14 @@ class PlainSuffixes:
         if (closed := self._sessions.pop(number, None)) is not None:
             self._answers.append((closed.tenant, deque([*closed.tokens[closed.prompt :], _END])))
 
+    def forget(self, tenant: str) -> None:
+        """Drops the tenant's sessions and answers."""
+        for number in [number for number, session in self._sessions.items() if session.tenant == tenant]:
+            del self._sessions[number]
+            self._stale.pop(number, None)
+        self._answers = deque(answer for answer in self._answers if answer[0] != tenant)
+        self._memories.pop(tenant, None)
+
     def draft(self) -> list[NativeTree]:
         """Adds a bounded number of new tokens to automata; returns trees of sessions that are up to date."""
         budget, trees = _TOKENS_A_ROUND, []

@@ -36,6 +36,10 @@ class SuffixDrafter:
         """Ends the session; keeps its answer for the tenant's later requests."""
         self._suffixes.close(session)
 
+    def forget(self, tenant: str) -> None:
+        """Drops the tenant's sessions and answers."""
+        self._suffixes.forget(tenant)
+
     def draft(self) -> list[tuple[int, DraftTree]]:
         """Reads a bounded number of new tokens; returns trees of sequences that are up to date."""
         return [

@@ -36,6 +36,7 @@ class PageTable:
         self._holders = [0] * pages
         self._hash_of: dict[int, bytes] = {}
         self._page_of: dict[bytes, int] = {}
+        self._owners: dict[int, str] = {}
         self._uses: Counter[int] = Counter()
         self._worth: dict[int, float] = {}
         self._idle: dict[int, int] = {}
@@ -67,11 +68,30 @@ class PageTable:
         return page
 
     def _forget(self, page: int) -> None:
-        self._age = max(self._age, self._worth.pop(page))
+        self._age = max(self._age, self._worth[page])
+        self._unpublish(page)
+
+    def _unpublish(self, page: int) -> None:
         digest = self._hash_of.pop(page)
-        del self._idle[page], self._page_of[digest], self._uses[page]
+        del self._page_of[digest], self._uses[page], self._owners[page]
+        self._idle.pop(page, None)
+        self._worth.pop(page, None)
         if self.changes is not None:
             self.changes.append((digest, False))
+
+    def forget(self, owner: str) -> int:
+        """Makes the pages of ``owner`` unfindable, and free once nobody holds them; returns their number."""
+        pages = [page for page, name in self._owners.items() if name == owner]
+        for page in pages:
+            self._unpublish(page)
+            if self._holders[page] == 0:
+                self._free.add(page)
+        return len(pages)
+
+    def unused(self, first: int, end: int) -> list[int]:
+        """The pages from ``first`` to before ``end`` that hold nothing of use: free ones."""
+        pages = range(first, min(end, self.total))
+        return [page for page in pages if self._holders[page] == 0 and page not in self._hash_of]
 
     def _choose(self, after: int | None) -> int:
         if after is not None and self._free.starts_at(after + 1):
@@ -87,12 +107,12 @@ class PageTable:
             heapq.heappop(self._order)
         return self._order[0][2]
 
-    def publish(self, page: int, digest: bytes) -> None:
-        """Makes a full, final page findable. A second page of the same content stays private."""
+    def publish(self, page: int, digest: bytes, owner: str = "") -> None:
+        """Makes a full, final page of ``owner`` findable. A second page of the same content stays private."""
         if digest not in self._page_of:
             self._page_of[digest] = page
             self._hash_of[page] = digest
-            self._uses[page] = 1
+            self._uses[page], self._owners[page] = 1, owner
             if self.changes is not None:
                 self.changes.append((digest, True))
 

@@ -9,6 +9,7 @@ from outrider.models.speculation.drafter import (
     Opening,
     PricedDrafter,
     ReadingDrafter,
+    RememberingDrafter,
     RestingDrafter,
 )
 from outrider.models.speculation.proposals import Proposal
@@ -28,6 +29,7 @@ __all__ = [
     "PricedDrafter",
     "Proposal",
     "ReadingDrafter",
+    "RememberingDrafter",
     "RestingDrafter",
     "VerifiedTree",
     "merge",

@@ -140,6 +140,15 @@ class RestingDrafter(Drafter, Protocol):
 
 
 @runtime_checkable
+class RememberingDrafter(Drafter, Protocol):
+    """A drafter that keeps something of a sequence beyond its end."""
+
+    def forget(self, tenant: str) -> None:
+        """Drops the tenant's sessions, and overwrites what was kept of them and of earlier ones."""
+        ...
+
+
+@runtime_checkable
 class HiddenDrafter(Drafter, Protocol):
     """A local drafter that guesses from the target's hidden states."""
 

@@ -86,6 +86,12 @@ class Tokenizer:
         except TextError as error:
             raise TextError(f"{path}: {error}") from None
 
+    def forget(self) -> None:
+        """Empties the library's cache of words, which are parts of texts."""
+        for each in (self._parsing, self._plain):
+            if (clear := getattr(each.model, "_clear_cache", None)) is not None:
+                clear()
+
     def definition(self) -> bytes:
         """The contents of a ``tokenizer.json`` of this tokenizer."""
         return str(self._parsing.to_str()).encode()

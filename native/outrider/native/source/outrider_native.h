@@ -294,6 +294,8 @@ void outrider_suffixes_open(outrider_suffixes *suffixes, const outrider_suffix_o
 void outrider_suffixes_commit(outrider_suffixes *suffixes, const outrider_suffix_commits *commits);
 /* Forgets a session, and keeps its answer for the tenant's later ones. */
 void outrider_suffixes_close(outrider_suffixes *suffixes, int64_t number);
+/* Drops the sessions and the answers of a tenant, whose name has `tenant_size` bytes; overwrites their memory. */
+void outrider_suffixes_forget(outrider_suffixes *suffixes, const char *tenant, int32_t tenant_size);
 /* Reads a bounded number of new tokens, and writes a tree for each session whose tokens have changed; returns their
    number. There must be room for one of each session. */
 int32_t outrider_suffixes_write(outrider_suffixes *suffixes, const outrider_trees *to);

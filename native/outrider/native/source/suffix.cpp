@@ -19,6 +19,10 @@ void outrider_suffixes_commit(outrider_suffixes* suffixes, const outrider_suffix
 
 void outrider_suffixes_close(outrider_suffixes* suffixes, int64_t number) { suffixes->close(number); }
 
+void outrider_suffixes_forget(outrider_suffixes* suffixes, const char* tenant, int32_t tenant_size) {
+  suffixes->forget({tenant, (size_t)tenant_size});
+}
+
 int32_t outrider_suffixes_write(outrider_suffixes* suffixes, const outrider_trees* to) { return suffixes->write(*to); }
 
 int64_t outrider_suffixes_bytes(const outrider_suffixes* suffixes) { return suffixes->bytes(); }

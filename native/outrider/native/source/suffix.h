@@ -123,10 +123,27 @@ class Suffixes {
     if (found == sessions_.end()) return;
     Session& s = found->second;
     if (s.stale) stale_.erase(std::find(stale_.begin(), stale_.end(), number));
-    std::vector<int32_t> answer(s.tokens.begin() + s.prompt, s.tokens.end());
+    Wiped<int32_t> answer(s.tokens.begin() + s.prompt, s.tokens.end());
     answer.push_back(SuffixGrowth::END);
     answers_.push_back({std::move(s.tenant), std::move(answer), 0});
     sessions_.erase(found);
+  }
+
+  // Drops the tenant's sessions and answers.
+  void forget(const std::string& tenant) {
+    for (auto each = sessions_.begin(); each != sessions_.end();) {
+      const auto session = each++;
+      if (session->second.tenant != tenant) continue;
+      stale_.erase(std::remove(stale_.begin(), stale_.end(), session->first), stale_.end());
+      sessions_.erase(session);
+    }
+    answers_.erase(std::remove_if(answers_.begin(), answers_.end(),
+                                  [&](const Answer& answer) { return answer.tenant == tenant; }),
+                   answers_.end());
+    const auto found = by_tenant_.find(tenant);
+    if (found == by_tenant_.end()) return;
+    memories_.erase(found->second);
+    by_tenant_.erase(found);
   }
 
   // Reads a bounded number of new tokens, and writes a tree for each session whose tokens have changed; returns their
@@ -174,7 +191,7 @@ class Suffixes {
     size_t read = 0;
   };
   struct Session {
-    std::vector<int32_t> tokens;
+    Wiped<int32_t> tokens;
     std::string tenant;
     SuffixAutomaton own;
     Place places[2];
@@ -184,7 +201,7 @@ class Suffixes {
   };
   struct Answer {
     std::string tenant;
-    std::vector<int32_t> tokens;
+    Wiped<int32_t> tokens;
     size_t taken;
   };
   using Memories = std::list<std::pair<std::string, TenantMemory>>;  // the least recently used first

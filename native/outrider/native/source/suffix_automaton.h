@@ -3,7 +3,8 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
-#include <vector>
+
+#include "wiped.h"
 
 // An edge: a token and the state to which it leads.
 struct Edge {
@@ -34,13 +35,13 @@ class RootEdges {
   }
 
   void grow() {
-    std::vector<Edge> old(slots_.empty() ? 16 : 2 * slots_.size(), Edge{0, 0});
+    Wiped<Edge> old(slots_.empty() ? 16 : 2 * slots_.size(), Edge{0, 0});
     old.swap(slots_);
     for (const Edge& edge : old)
       if (edge.state) slots_[place(edge.token)] = edge;
   }
 
-  std::vector<Edge> slots_;
+  Wiped<Edge> slots_;
   size_t size_ = 0;
 };
 
@@ -212,8 +213,8 @@ class SuffixAutomaton {
     free_[rank] = block + 1;
   }
 
-  std::vector<State> states_;
-  std::vector<Edge> blocks_;
+  Wiped<State> states_;
+  Wiped<Edge> blocks_;
   RootEdges roots_;
   int32_t free_[32] = {};  // by rank the latest block that is free, plus one; it names the one before
   int32_t last_ = ROOT, size_ = 0;

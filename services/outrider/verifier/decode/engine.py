@@ -132,6 +132,17 @@ class Engine:
         self._committer.stop(sequence, Finish.CANCELLED, reason)
         return True
 
+    def forget(self, tenant: str, reason: str) -> tuple[int, int]:
+        """Ends a tenant's requests with a ``reason`` for their readers, and drops what local drafters and pages keep.
+
+        Returns the number of requests and of pages.
+        """
+        ended = self._roster.of(tenant)
+        for sequence in ended:
+            self._committer.stop(sequence, Finish.CANCELLED, reason)
+        self.guessing.forget(tenant)
+        return len(ended), self.scheduler.pages.forget(tenant)
+
     def offer(self, number: int, tree: DraftTree, source: str) -> None:
         """Takes in a tree for a sequence; it replaces the last tree from the same source."""
         if (sequence := self._roster.sequences.get(number)) is not None:

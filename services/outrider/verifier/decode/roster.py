@@ -59,6 +59,10 @@ class Roster:
         number = self._numbers.get(request_id)
         return None if number is None else self._sequences[number]
 
+    def of(self, tenant: str) -> list[Sequence]:
+        """The sequences of a tenant."""
+        return [sequence for sequence in self._sequences.values() if sequence.request.tenant == tenant]
+
     def answer(self, sequence: Sequence) -> Answer:
         """The answer of a sequence."""
         return self._answers[sequence.number]

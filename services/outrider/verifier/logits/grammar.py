@@ -82,6 +82,11 @@ class Grammars:
                 self._compiled.popitem(last=False)
         return grammar
 
+    def clear(self) -> None:
+        """Empties the cache."""
+        with self._lock:
+            self._compiled.clear()
+
     def check(self, message: pb.Grammar) -> None:
         """Raises `InvalidRequest` for a grammar that can be refused without compiling it."""
         kind_and_text(message)

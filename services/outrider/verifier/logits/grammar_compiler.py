@@ -48,6 +48,13 @@ class Compiler:
             compiling.add_done_callback(self._done)
             return await asyncio.shield(compiling)
 
+    async def clear(self) -> None:
+        """Drops all compiled and refused definitions, and ends the process that has tried them."""
+        async with self._turn:
+            self._refused.clear()
+            self._grammars.clear()
+            self._trial.kill()
+
     def stop(self) -> None:
         """Ends the process that tries definitions."""
         self._trial.kill()

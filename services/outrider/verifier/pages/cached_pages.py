@@ -152,7 +152,7 @@ class CachedPages:
                 page_ids = self._pages.match([digest])
                 if not page_ids and not self._pages.available:
                     break
-                held.append(page_ids[0] if page_ids else self._write(digest, data, held))
+                held.append(page_ids[0] if page_ids else self._write(digest, data, held, wanted.tenant))
         self._pages.release(held)
 
     def ended(self, wanted: WantedPages) -> None:
@@ -160,10 +160,10 @@ class CachedPages:
         if (pending := self._pending.pop(wanted.number, None)) is not None:
             self._scheduler.resume(pending.sequence)
 
-    def _write(self, digest: bytes, data: bytes, before: list[int]) -> int:
+    def _write(self, digest: bytes, data: bytes, before: list[int], tenant: str) -> int:
         page = self._pages.allocate(before[-1] if before else None, "fetched")
         write_page(self._pool, page, data)
-        self._pages.publish(page, digest)
+        self._pages.publish(page, digest, tenant)
         return page
 
 
@@ -193,6 +193,14 @@ def write_page(pool: KvPool, page: int, data: bytes) -> None:
         slots = part.flatten(2).view(torch.uint8)[:, page]
         _fill(slots, data[start : start + slots.numel()])
         start += slots.numel()
+
+
+@torch.inference_mode()
+def wipe_pages(pool: KvPool, pages: Seq[int]) -> None:
+    """Overwrites ``pages`` with zeros."""
+    chosen = torch.tensor(pages, dtype=torch.long, device=pool.data.device)
+    for part in _parts(pool):
+        part.flatten(2).view(torch.uint8).index_fill_(1, chosen, 0)
 
 
 def _fill(slots: Tensor, data: bytes) -> None:

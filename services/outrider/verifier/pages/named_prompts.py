@@ -71,6 +71,13 @@ class NamedPrompts:
                 _log.warning("a named prompt was not computed", why=error.message)
             await asyncio.sleep(_EVERY_S)
 
+    async def erase(self, tenant: str) -> None:
+        """Unpins the prompts of a tenant; the store has none of them any more."""
+        marks = [mark for mark, (prompt, _, _) in self._wanted.items() if prompt.tenant == tenant]
+        for mark in marks:
+            del self._wanted[mark]
+            await asyncio.wrap_future(self._inbox.call(partial(self._pins.drop, mark)))
+
     async def _read(self) -> None:
         """Reads the wanted prompts, and drops the pins of all others."""
         prompts: dict[str, NamedPrompt] = {}
@@ -105,7 +112,7 @@ class NamedPrompts:
 
     async def _warm(self) -> None:
         for mark, (prompt, ids, hashes) in list(self._wanted.items()):
-            if mark not in self.pinned and not await self._hold(mark, hashes):
+            if mark in self._wanted and mark not in self.pinned and not await self._hold(mark, hashes):
                 sampling, alone = Sampling(0.0, seed=0), Speculation(off=True)
                 await self._run(Request(f"prompt-{mark}", prompt.tenant, ids, sampling, 0, speculation=alone))
                 await self._hold(mark, hashes)

@@ -6,12 +6,14 @@ import asyncio
 from functools import partial
 from typing import Any
 
+from outrider.kernels.pool import KvPool
 from outrider.mesh.service import Mesh
 from outrider.mesh.worker import Inbox
 from outrider.models.fingerprint import page_fingerprint
+from outrider.models.kv.pages import PageTable
 from outrider.v1.kvcache_pb2_grpc import add_KvCacheServicer_to_server
 from outrider.verifier.decode.engine import Engine
-from outrider.verifier.pages.cached_pages import CachedPages, WantedPages, page_bytes
+from outrider.verifier.pages.cached_pages import CachedPages, WantedPages, page_bytes, wipe_pages
 from outrider.verifier.pages.handover import Handover, HandoverTerms, PrefillPeers
 from outrider.verifier.pages.link import CacheLink, FetchTerms
 from outrider.verifier.pages.metrics import CACHES
@@ -20,6 +22,10 @@ from outrider.verifier.pages.peers import Peers
 from outrider.verifier.pages.receiver import Receiver
 from outrider.verifier.settings import VerifierSettings
 from outrider.verifier.target import Target
+
+
+_WIPED_BYTES = 64 << 20
+"""Bytes of pages that are overwritten between two steps."""
 
 
 class PageExchange:
@@ -78,6 +84,17 @@ class PageExchange:
         fingerprint = b"" if self._server is None else self._server.fingerprint
         return {"role": self._settings.role, "pages_of": fingerprint.hex()}
 
+    async def erase(self, tenant: str) -> int:
+        """Drops a tenant's pages that wait for KV caches; returns their number."""
+        return await self._link.sender.erase(tenant)
+
+    async def wipe(self) -> None:
+        """Overwrites all free pages with zeros, a part of them between two steps."""
+        pool, pages = self._target.runner.pool, self._target.pages
+        part = max(_WIPED_BYTES // page_bytes(pool), 1)
+        for first in range(0, pages.total, part):
+            await asyncio.wrap_future(self._inbox.call(partial(_wipe, pool, pages, first, first + part)))
+
     def drain(self) -> None:
         """Refuses new prompts of other verifiers."""
         if self._server is not None:
@@ -102,3 +119,7 @@ class PageExchange:
         server.open(fingerprint)
         self._link.open(fingerprint)
         CACHES.set(len(self._link.instances))
+
+
+def _wipe(pool: KvPool, pages: PageTable, first: int, end: int) -> None:
+    wipe_pages(pool, pages.unused(first, end))

@@ -37,6 +37,7 @@ class PageSender:
         self._waiting: deque[OfferedPages] = deque()
         self._pages = 0
         self._news = asyncio.Event()
+        self._sending = asyncio.Lock()
 
     def start(self, fingerprint: bytes) -> None:
         """Starts to send pages under ``fingerprint``."""
@@ -46,6 +47,16 @@ class PageSender:
     def forget(self) -> None:
         """Forgets the pages sent so far: KV caches came or went, and their pages may be lost."""
         self._offered_pages = set()
+
+    async def erase(self, tenant: str) -> int:
+        """Drops a tenant's waiting pages, and waits for those under way; returns the number of dropped ones."""
+        dropped = [offered for offered in self._waiting if offered.tenant == tenant]
+        self._waiting = deque(offered for offered in self._waiting if offered.tenant != tenant)
+        self._offered_pages = {page for page in self._offered_pages if page[0] != tenant}
+        count = sum(len(offered.indices) for offered in dropped)
+        self._pages -= count
+        async with self._sending:
+            return count
 
     def wants(self, tenant: str, hashes: Sequence[bytes], first: int) -> list[int]:
         """Indices of a chain's pages from ``first`` on that were not offered lately, as many as may wait."""
@@ -75,7 +86,8 @@ class PageSender:
             while self._waiting:
                 offered = self._waiting.popleft()
                 try:
-                    await self._send(offered)
+                    async with self._sending:
+                        await self._send(offered)
                 finally:
                     self._pages -= len(offered.indices)
 

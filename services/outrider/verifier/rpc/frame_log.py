@@ -34,6 +34,7 @@ class StreamEntry(NamedTuple):
 
 @dataclass(slots=True)
 class _Log:
+    tenant: str
     entry: StreamEntry | None = None
     recorded: bool = False
     frames: list[bytes] = field(default_factory=list)
@@ -64,11 +65,11 @@ class FrameLog:
         self._held: OrderedDict[str, float] = OrderedDict()
         self._streams: dict[tuple[str, str], dict[str, None]] = {}
 
-    def open(self, request: str) -> None:
-        """Starts a log; it replaces a finished log of the same request."""
+    def open(self, request: str, tenant: str = "") -> None:
+        """Starts a log of a request of ``tenant``; it replaces a finished log of the same request."""
         self.discard(request)
         self._drop(request)
-        self._logs[request] = _Log()
+        self._logs[request] = _Log(tenant)
 
     def add_entry(self, request: str, entry: StreamEntry) -> None:
         """Adds the entry of a request; does nothing for a request without a log."""
@@ -122,6 +123,13 @@ class FrameLog:
             self._bytes += log.size
             self._finish(request, log)
         log.news.set()
+
+    def forget(self, tenant: str) -> int:
+        """Drops the finished logs of a tenant; returns their number."""
+        requests = [request for request, log in self._logs.items() if log.tenant == tenant and log.done_at is not None]
+        for request in requests:
+            self._drop(request)
+        return len(requests)
 
     def discard(self, request: str) -> None:
         """Drops the unfinished log of a request that will get no last frame; `follow` raises `KeyError` for it."""

@@ -45,7 +45,7 @@ class Submissions:
             if self._engine.holds(request.id):
                 raise AlreadyExists(f"request {request.id} is being served", param="request_id")
             place = self._engine.submit(request)
-            self._loop.call_soon_threadsafe(self._on_taken, request.id, lease_s, entry)
+            self._loop.call_soon_threadsafe(self._on_taken, request, lease_s, entry)
             return place
 
         try:
@@ -68,10 +68,10 @@ class Submissions:
         """Whether the engine holds the request; on return the log has the frames of all earlier steps."""
         return await asyncio.wrap_future(self._inbox.call(lambda: self._engine.holds(request_id)))
 
-    def _on_taken(self, request_id: str, lease_s: float, entry: StreamEntry | None) -> None:
+    def _on_taken(self, request: Request, lease_s: float, entry: StreamEntry | None) -> None:
         """Opens the log and the lease, before the first frame is published and before the caller gets its answer."""
-        self._log.open(request_id)
+        self._log.open(request.id, request.tenant)
         if entry is not None:
-            self._log.add_entry(request_id, entry)
+            self._log.add_entry(request.id, entry)
         if lease_s:
-            self._leases.grant(request_id, lease_s)
+            self._leases.grant(request.id, lease_s)

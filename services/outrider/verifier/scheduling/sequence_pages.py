@@ -60,7 +60,7 @@ class SequencePages:
         sequence.cached = cached
         while (sequence.published + 1) * self._size <= cached:
             index = sequence.published
-            self.pages.publish(sequence.pages[index], self._hash(sequence, index))
+            self.pages.publish(sequence.pages[index], self._hash(sequence, index), sequence.request.tenant)
             sequence.published += 1
         keep = self.needed(len(sequence.tokens))
         if keep < len(sequence.pages):

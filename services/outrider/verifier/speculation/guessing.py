@@ -113,6 +113,11 @@ class Guessing:
         for drafter in self._drafters.pop(sequence.number, ()):
             drafter.close(sequence)
 
+    def forget(self, tenant: str) -> None:
+        """Drops what local drafters keep of a tenant whose sequences have ended."""
+        for drafter in self._local.values():
+            drafter.forget(tenant)
+
     def offer(self, sequence: Sequence, tree: DraftTree, source: str) -> None:
         """Takes in a tree for a sequence; it replaces the last tree from the same source."""
         remote = tree.drafter not in self._local

@@ -12,6 +12,7 @@ from outrider.models.speculation import (
     Opening,
     PricedDrafter,
     ReadingDrafter,
+    RememberingDrafter,
     RestingDrafter,
 )
 from outrider.verifier.requests.sequence import Sequence
@@ -81,6 +82,11 @@ class LocalDrafter:
         if (length := self._uncommitted.pop(number, None)) is not None:
             self._drafter.commit(number, length, sequence.tokens[length:])
         self._drafter.close(number)
+
+    def forget(self, tenant: str) -> None:
+        """Drops what the drafter keeps of a tenant."""
+        if isinstance(self._drafter, RememberingDrafter):
+            self._drafter.forget(tenant)
 
     def unread(self, sequence: Sequence) -> int:
         """Tokens of a sequence that the drafter has not read."""
