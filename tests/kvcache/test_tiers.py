@@ -346,7 +346,8 @@ def test_room_in_memory_that_becomes_free_holds_zeros(make: MakeTier) -> None:
     assert put(store, key(1))
     assert put(store, key(2))
     pinned = store.get(key(2), pin=True)
-    assert pinned is not None and pinned.place is not None
+    assert pinned is not None
+    assert pinned.place is not None
     assert key(1) * 8 in tier.path.read_bytes()
     store.erase(owner_of("t"), 1.0)
     assert key(1) * 8 not in tier.path.read_bytes()

@@ -29,6 +29,7 @@ class GatewayService(Service):
     """Serves OpenAI's HTTP API, and the same over gRPC and NATS, from the mesh's tokenizers and verifiers."""
 
     kind: ClassVar[str] = "gateway"
+    lasting: ClassVar[bool] = True
     settings: ClassVar[type[GatewaySettings]] = GatewaySettings
 
     def __init__(self, settings: GatewaySettings) -> None:
@@ -78,6 +79,11 @@ class GatewayService(Service):
     def status(self) -> dict[str, Any]:
         """This gateway's status in the registry."""
         return {"http_port": self._http.port, "grpc_port": self._grpc.port, "load": len(self._flights)}
+
+    async def erase(self, tenant: str, before: float) -> dict[str, int]:
+        """Ends the tenant's streams; deletes records, frames, bills and kept answers that are older than ``before``."""
+        self._tenants.forget(tenant)
+        return await self._flights.erasure.erase(tenant, before)
 
     async def drain(self) -> None:
         """Ends the streams in flight."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from outrider.mesh import erasures
 from outrider.mesh.bus import inbox
-from outrider.mesh.bus.rights import Rights, journals, opening, publishing, reading, subscribing, writing
+from outrider.mesh.bus.rights import Rights, journals, opening, publishing, reading, subscribing, wiping, writing
 from outrider.mesh.registry import announce_subject, ask_subject
 from outrider.wire import prompts, tenants
 from outrider.wire.frames import token_subject
@@ -66,6 +66,7 @@ _ADMIN = (
     writing(tenants.BUCKET)
     | writing(prompts.BUCKET)
     | writing(erasures.BUCKET)
+    | wiping(LIMITS_BUCKET)
     | publishing(_DISCOVERY)
     | subscribing(erasures.erased_subject("*"))
 )

@@ -59,6 +59,19 @@ def tenants_enable(name: str, nats_url: NatsUrl = None, config: Config = None) -
     _run(lambda records: records.switch_tenant(name, disabled=False), nats_url, config)
 
 
+@tenants_app.command("erase")
+def tenants_erase(
+    name: Annotated[str, typer.Argument(help="Tenant to erase.")],
+    wait: Annotated[float, typer.Option(help="Seconds to wait for services that do not answer.", min=1)] = 15.0,
+    nats_url: NatsUrl = None,
+    config: Config = None,
+) -> None:
+    """End a tenant's streams, withdraw its keys, and erase all data of the tenant; exit code 1 if some may be left."""
+    from outrider.cli.stores.erasure import run
+
+    raise typer.Exit(run(name, wait, nats_url, config))
+
+
 @keys_app.command("create")
 def keys_create(
     tenant: Annotated[str, typer.Option(help="Tenant that owns the key.")],

@@ -24,17 +24,30 @@ FAILED = 3
 _WAIT_S = 2.0
 
 Work = Callable[[Bucket], Coroutine[Any, Any, None]]
+BusWork = Callable[[Bus], Coroutine[Any, Any, int]]
 
 
 def run_with(bucket: str, client: str, work: Work, nats_url: str | None, config: Path | None) -> int:
     """Runs ``work`` on the bucket of that name, as the NATS client ``client``; returns the exit code."""
+
+    async def opened(bus: Bus) -> int:
+        values = Bucket(bus, bucket)
+        await values.open()
+        await work(values)
+        return 0
+
+    return run_on_bus(client, opened, nats_url, config)
+
+
+def run_on_bus(client: str, work: BusWork, nats_url: str | None, config: Path | None) -> int:
+    """Runs ``work`` as the NATS client ``client``; returns its exit code, or that of an error."""
     configure_logs("error", "console")
     try:
         settings = effective("gateway", config, {})
         url = nats_url or settings["nats_url"].value
         credentials = settings["nats_credentials"].value or str(runs.find(url) or "")
         start_audit("cli", "", settings["audit_log"].value)
-        asyncio.run(_connected(bucket, client, work, url, find_login(credentials, ADMIN)))
+        code = asyncio.run(_connected(client, work, url, find_login(credentials, ADMIN)))
     except ConfigError as error:
         print(f"outrider: {error}", file=sys.stderr)
         return error.exit_code
@@ -43,7 +56,7 @@ def run_with(bucket: str, client: str, work: Work, nats_url: str | None, config:
         return FAILED
     finally:
         lost = stop_audit()
-    return _tell_lost(lost) if lost else 0
+    return _tell_lost(lost) if lost else code
 
 
 def _tell_lost(events: int) -> int:
@@ -60,13 +73,11 @@ def local_user() -> str:
         return f"user {uid}"
 
 
-async def _connected(name: str, client: str, work: Work, url: str, login: Login) -> None:
+async def _connected(client: str, work: BusWork, url: str, login: Login) -> int:
     bus = Bus()
     try:
         await bus.connect(url, client, _WAIT_S, login)
-        bucket = Bucket(bus, name)
-        await bucket.open()
-        await work(bucket)
+        return await work(bus)
     finally:
         await bus.close()
 

@@ -90,6 +90,10 @@ class BillStore:
                 return charged
         raise _contested()
 
+    async def erase(self, tenant: str, before: float) -> int:
+        """Deletes a tenant's bills that are older than ``before``; returns their number."""
+        return await self._bucket.wipe(f"{tenant}.*", before)
+
     async def _read(self, name: str, unwritten: Bill) -> tuple[Bill, int]:
         entry = await self._bucket.get(name)
         return (_decode(entry.value), entry.revision) if entry else (unwritten, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -50,6 +51,11 @@ class Directory:
         """The tenant of this name, or None; raises as `key`."""
         return await self._tenants.get(tenant_entry(name))
 
+    def forget(self, tenant: str) -> list[str]:
+        """Drops what is cached of a tenant and its keys; returns their names in the store."""
+        keys = self._keys.drop(lambda key: key.tenant == tenant)
+        return [*keys, *self._tenants.drop(lambda known: known.name == tenant)]
+
 
 class _Cache(Generic[T]):
     def __init__(self, bucket: Bucket, decoder: msgspec.json.Decoder[T], stale_s: float) -> None:
@@ -69,6 +75,13 @@ class _Cache(Generic[T]):
             reading = self._reading[name] = asyncio.create_task(self._read(name))
             reading.add_done_callback(lambda _: self._reading.pop(name))
         return await asyncio.shield(reading)
+
+    def drop(self, goes: Callable[[T], bool]) -> list[str]:
+        """Drops the entries whose value ``goes``; returns their names."""
+        names = [name for name, entry in self._entries.items() if entry.value is not None and goes(entry.value)]
+        for name in names:
+            del self._entries[name]
+        return names
 
     async def _read(self, name: str) -> T | None:
         try:

@@ -6,7 +6,7 @@ Stores are plug-ins of the group ``outrider.limit_stores``: classes that take th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import ClassVar, Protocol
 
 import msgspec
@@ -41,6 +41,11 @@ class Demand(msgspec.Struct, frozen=True):
     def reset_s(self, now: float) -> float:
         """Seconds until the next period; without periods, seconds after which another try makes sense."""
         return (self.window(now) + 1) * self.period_s - now if self.period_s else _SLOT_RETRY_S
+
+
+def owner_of(bucket: str) -> str:
+    """The owner of the counts in ``bucket``: its name without the last part."""
+    return bucket.rpartition(".")[0]
 
 
 class LimitStatus(msgspec.Struct, frozen=True):
@@ -105,6 +110,9 @@ class LimitStore(Protocol):
 
     async def upkeep(self) -> None:
         """Regular work; called about once a second."""
+
+    def forget(self, owners: Collection[str]) -> None:
+        """Drops the counts in the buckets of ``owners`` (`owner_of`)."""
 
     async def close(self) -> None:
         """Releases all unused units."""

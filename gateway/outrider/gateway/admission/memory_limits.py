@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from outrider.gateway.admission.limit_store import Clock, Demand, LimitReached, LimitStatus, Reservation
+from outrider.gateway.admission.limit_store import Clock, Demand, LimitReached, LimitStatus, Reservation, owner_of
 from outrider.mesh.bus import Bus
 
 
@@ -56,6 +56,10 @@ class MemoryStore:
         """Drops the counts of past periods, and of slots that are all free."""
         now = self._clock()
         self._counts = {name: count for name, count in self._counts.items() if now < count.ends and count.used}
+
+    def forget(self, owners: Collection[str]) -> None:
+        """As `LimitStore.forget`."""
+        self._counts = {name: count for name, count in self._counts.items() if owner_of(name) not in owners}
 
     async def close(self) -> None:
         """There is nothing to release."""

@@ -7,13 +7,13 @@ import itertools
 import random
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 
 import msgspec
 from outrider.gateway import metrics
 from outrider.gateway.admission.account import LEASE_S, Account, LimitLedger, Slice
-from outrider.gateway.admission.limit_store import Clock, Demand, LimitReached, LimitStatus, Reservation
+from outrider.gateway.admission.limit_store import Clock, Demand, LimitReached, LimitStatus, Reservation, owner_of
 from outrider.mesh.bus import Bucket, Bus
 from outrider.mesh.errors import AlreadyExists, Unavailable
 from outrider.wire.subjects import LIMITS_BUCKET
@@ -59,7 +59,11 @@ class NatsStore:
             for bucket, account in list(self._accounts.items()):
                 await self._tend(bucket, account, 2 * account.recent)
                 if account.idle and not account.lock.locked():
-                    del self._accounts[bucket]
+                    self._accounts.pop(bucket, None)  # `forget` may have dropped it meanwhile
+
+    def forget(self, owners: Collection[str]) -> None:
+        """As `LimitStore.forget`; a slice that is lost so is not written to its ledger."""
+        self._accounts = {bucket: each for bucket, each in self._accounts.items() if owner_of(bucket) not in owners}
 
     async def close(self) -> None:
         """Gives back all unused units."""

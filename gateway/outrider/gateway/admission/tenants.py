@@ -52,6 +52,11 @@ class Tenants:
         if self._tokens is not None:
             await self._tokens.close()
 
+    def forget(self, tenant: str) -> None:
+        """Drops what is cached of a tenant: its keys are asked for at once, and its counts are written no more."""
+        if self._directory is not None:
+            self._store.forget(self._directory.forget(tenant))
+
     async def _keep_up(self) -> None:
         while True:
             await asyncio.sleep(_UPKEEP_S)

@@ -20,6 +20,7 @@ from outrider.gateway.generation.flight import Flight
 from outrider.gateway.generation.record import Key, Record
 from outrider.gateway.generation.record_writer import Recording
 from outrider.gateway.generation.takeover_notices import TakeoverNotices
+from outrider.gateway.generation.tenant_erasure import TenantErasure
 from outrider.gateway.generation.upkeep import Upkeep
 from outrider.gateway.requests.attempts import persist
 from outrider.gateway.routing import VerifierSelection
@@ -47,6 +48,7 @@ class Flights:
     Attributes:
         verifiers: Calls to verifiers.
         catalog: The streams of the mesh, for which this gateway may have no flight.
+        erasure: Erases tenants.
     """
 
     def __init__(self, mesh: Mesh, settings: GatewaySettings) -> None:
@@ -60,6 +62,7 @@ class Flights:
         self.catalog = StreamCatalog(mesh, settings, self.verifiers)
         self._takeovers = TakeoverNotices(mesh.bus, mesh.instance, self._on_taken_over)
         self._pool = AnswerPool(settings, mesh.bus, self._generate)
+        self.erasure = TenantErasure(self._flights, self.catalog, self._pool, self._bills, self.verifiers.erased)
         self._upkeep = Upkeep(mesh, self.verifiers, self.catalog, self._flights, settings.lease_s)
         metrics.streams.set_function(lambda: len(self))
 

@@ -111,6 +111,11 @@ class Ledger:
         """Publishes the last frame of a job, and returns when the broker keeps it."""
         await self._frames.add(job.subject, encode_frame(frame))
 
+    async def erase(self, tenant: str, before: float) -> tuple[int, int]:
+        """Overwrites and deletes a tenant's records and frames that are older than ``before``; numbers of messages."""
+        records = await self._records.wipe(record_subject(tenant, "*", "*"), before)
+        return records, await self._frames.wipe(token_subject(tenant, "*"), before)
+
     async def forget(self, key: Key, jobs: list[Job]) -> None:
         """Deletes a request and its frames."""
         if not await self._records.forget(key.subject("*")):

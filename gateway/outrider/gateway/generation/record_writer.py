@@ -79,6 +79,13 @@ class RecordWriter:
         if (record := self._waiting.pop(key, None)) is not None:
             self._waiting_bytes -= _size(record)
 
+    async def erase(self, tenant: str) -> None:
+        """Drops the records of a tenant that wait, and waits for the writes under way."""
+        for key in [key for key in self._waiting if key.tenant == tenant]:
+            self.drop(key)
+        if writes := {task for task, key in self._writes.items() if key.tenant == tenant}:
+            await asyncio.wait(writes)
+
     def write_waiting(self) -> None:
         """Writes the records of ended flights, in the background."""
         if self._waiting:

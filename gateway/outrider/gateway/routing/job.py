@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import msgspec
@@ -19,7 +20,7 @@ class Job(msgspec.Struct, frozen=True):
     """A tokenized request for one answer, which any verifier of its model can take.
 
     A resumable stream has a ``stream_id`` and a ``record``: the verifier keeps both, so that another gateway can find
-    the stream there. ``prompt`` holds token ids.
+    the stream there. ``prompt`` holds token ids; ``created`` is in seconds of the monotonic clock.
     """
 
     request_id: str
@@ -34,6 +35,7 @@ class Job(msgspec.Struct, frozen=True):
     coalesce: bool = False
     stream_id: str = ""
     record: bytes = b""
+    created: float = msgspec.field(default_factory=time.monotonic)
 
     @property
     def shareable(self) -> bool:

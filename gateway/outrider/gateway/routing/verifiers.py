@@ -13,6 +13,7 @@ from outrider.gateway.requests.attempts import TRANSIENT
 from outrider.gateway.requests.models import Models, ServedModel
 from outrider.gateway.routing import Ask, VerifierSelection
 from outrider.gateway.routing.banned_grammars import BannedGrammars
+from outrider.gateway.routing.erased_tenants import ErasedTenants
 from outrider.gateway.routing.health import HealthWatches
 from outrider.gateway.routing.job import Job
 from outrider.mesh.errors import AlreadyExists, DeadlineExceeded, OutriderError, Unavailable, from_rpc
@@ -35,7 +36,7 @@ class Verifiers:
     """Submits, follows, renews and cancels jobs, and counts this gateway's streams on each verifier.
 
     ``on_lost`` is called with the instance of a verifier that died with streams of this gateway. Requests whose grammar
-    is ``banned`` are not submitted. ``isolation`` is held by the one request that may be killing verifiers and
+    is ``banned``, or whose tenant is ``erased``, are not submitted. ``isolation`` is held by the one request that may be killing verifiers and
     therefore runs without other such requests.
     """
 
@@ -53,7 +54,7 @@ class Verifiers:
         self._heartbeat_s = settings.heartbeat_s
         self._selection, self._watches = selection, HealthWatches(tasks, on_lost)
         self._in_flight: Counter[str] = Counter()
-        self.isolation, self.banned = asyncio.Lock(), banned
+        self.isolation, self.banned, self.erased = asyncio.Lock(), banned, ErasedTenants()
         self.models = Models(registry, self._in_flight.__getitem__)
         registry.on_change("verifier", lambda members: selection.breakers.keep(member.instance for member in members))
 

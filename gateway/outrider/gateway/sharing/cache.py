@@ -17,11 +17,12 @@ _ENTRY_BYTES = 256
 
 
 class _Entry(msgspec.Struct, frozen=True):
-    """The frames of an answer, its size in bytes, and when it expires."""
+    """The frames of an answer to a ``tenant``, its size in bytes, and when it expires."""
 
     frames: list[Frame]
     size: int
     until: float
+    tenant: str
 
 
 class AnswerCache:
@@ -47,8 +48,8 @@ class AnswerCache:
         self._entries.move_to_end(key)
         return entry.frames
 
-    def put(self, key: bytes, frames: Sequence[Frame]) -> None:
-        """Keeps a complete answer; ignores one that failed, was cancelled, or is larger than the whole cache."""
+    def put(self, key: bytes, frames: Sequence[Frame], tenant: str = "") -> None:
+        """Keeps a complete answer to ``tenant``; ignores one that failed, was cancelled, or is larger than the whole cache."""
         if not frames or frames[-1].finish not in (Finish.STOP, Finish.LENGTH):
             return
         kept = [*frames[:-1], _as_cached(frames[-1])]
@@ -56,10 +57,17 @@ class AnswerCache:
         self._drop(key)
         if size > self._most:
             return
-        self._entries[key] = _Entry(kept, size, self._clock() + self._keep_s)
+        self._entries[key] = _Entry(kept, size, self._clock() + self._keep_s, tenant)
         self.size += size
         while self.size > self._most:
             self._drop(next(iter(self._entries)))
+
+    def forget(self, tenant: str) -> int:
+        """Drops a tenant's answers; returns their number."""
+        keys = [key for key, entry in self._entries.items() if entry.tenant == tenant]
+        for key in keys:
+            self._drop(key)
+        return len(keys)
 
     def _drop(self, key: bytes) -> None:
         if (entry := self._entries.pop(key, None)) is not None:

@@ -51,6 +51,10 @@ class AnswerPool:
         shared = self._begin(key, job, on_placed)
         return CoalescedStream(job, shared, generate_alone, self._bus, on_placed, leads=True)
 
+    def forget(self, tenant: str) -> int:
+        """Drops a tenant's answers from the cache; returns their number."""
+        return self._cache.forget(tenant)
+
     def _begin(self, key: bytes, job: Job, on_placed: OnPlaced) -> SharedGeneration:
         """Starts a generation that later jobs may share."""
         place = _running_key(key, job)
@@ -59,7 +63,7 @@ class AnswerPool:
             if self._running.get(place) is generation:
                 del self._running[place]
             if self._settings.cache_fast or repeatable(generation.member):
-                self._cache.put(key, generation.frames)
+                self._cache.put(key, generation.frames, job.caller.tenant)
 
         self._running[place] = shared = SharedGeneration(self._generate(job, on_placed), on_end)
         return shared

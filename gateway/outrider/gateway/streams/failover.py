@@ -127,6 +127,7 @@ class FailOver:
         Raises `Overloaded` if the queues of all that answer are full, `Unavailable` if none answers, and else what a
         verifier finds wrong with the request.
         """
+        self._verifiers.erased.check(self._job)
         if not emitted:
             self._verifiers.banned.check(self._job.sampling)
         ask, message = self._job.ask, self._job.submission(emitted, self._settings.lease_s)

@@ -59,11 +59,16 @@ def opening(bucket: str) -> Rights:
     return reading(bucket) | _api(f"KV_{bucket}", ("STREAM.CREATE",))
 
 
+def wiping(bucket: str) -> Rights:
+    """What `Bucket.wipe` needs, beside an inbox."""
+    stream = f"KV_{bucket}"
+    calls = ("STREAM.INFO", "STREAM.PURGE", "STREAM.MSG.DELETE", "CONSUMER.CREATE")
+    return _api(stream, calls) | _api(f"{stream}.>", _CONSUMING)
+
+
 def writing(bucket: str) -> Rights:
     """What all methods of a `Bucket` need, beside an inbox."""
-    stream = f"KV_{bucket}"
-    calls = _api(stream, ("STREAM.PURGE", "STREAM.MSG.DELETE", "CONSUMER.CREATE")) | _api(f"{stream}.>", _CONSUMING)
-    return opening(bucket) | calls | publishing(f"$KV.{bucket}.>")
+    return opening(bucket) | wiping(bucket) | publishing(f"$KV.{bucket}.>")
 
 
 def journals(*subjects: str) -> Rights:
