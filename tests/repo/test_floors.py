@@ -58,6 +58,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "admission",
         "requests",
         "tool_calls",
+        "filters",
         "routing",
         "streams",
         "sharing",

@@ -33,3 +33,7 @@ page_gaps = counter("gateway_page_gaps", "Times that news of a verifier's pages 
 page_snapshots = counter("gateway_page_snapshots", "Times that a verifier told all its pages.")
 known_pages = gauge("gateway_known_pages", "Pages that verifiers are known to have.")
 withdrawn = counter("gateway_withdrawn", "Requests ended because their key, token or tenant was no longer valid.")
+filtered = counter(
+    "gateway_filtered_answers", "Answers by what a filter did: changed, ended, or failed it.", ["filter", "outcome"]
+)
+filter_seconds = counter("gateway_filter_seconds", "Time in filters, with the services that they ask.", ["filter"])

@@ -138,6 +138,13 @@ class GatewaySettings(Settings, kw_only=True, frozen=True):
     router_options: Annotated[
         dict[str, Any], Meta(description="settings of that router, and of sessions: sticky, sticky_imbalance")
     ] = {}
+    filters: Annotated[
+        list[str], Meta(description="filters of every answer, in order; tenants and keys may have further ones")
+    ] = []
+    filter_options: Annotated[
+        dict[str, dict[str, Any]],
+        Meta(description="filters by name, each with plugin, timeout_s, fail_open and its own options"),
+    ] = {}
     coalesce: Annotated[
         bool, Meta(description="requests of a tenant that ask for the very same at one time share one generation")
     ] = True

@@ -20,6 +20,11 @@ class Finish(StrEnum):
     ERROR = "error"
     REFUSED = "refused"
     TIMEOUT = "timeout"
+    FILTERED = "content_filter"
+
+
+WITHHELD = -1
+"""In the place of a token's id where the answer is filtered: an id would tell what the filter hides."""
 
 
 class Usage(msgspec.Struct, array_like=True, frozen=True):
@@ -90,6 +95,10 @@ class Frame(msgspec.Struct, array_like=True, frozen=True):
     for. ``verifier`` is the process that ended the request, on the last frame. ``drafts`` has the tree of the step that
     decided ``tokens`` where it was asked for, without nodes where nothing was guessed; those of several steps where
     frames were joined.
+
+    In a filtered answer, ``texts[i]`` is what the filters let pass once they have read ``tokens[i]``, and ids are
+    `WITHHELD`. Its last frame may hold a text behind those of its tokens. ``finish`` is ``Finish.FILTERED`` where a
+    filter ended the answer.
     """
 
     request: str
@@ -119,6 +128,10 @@ def decode_frame(data: bytes) -> Frame:
     return _decoder.decode(data)
 
 
-def token_subject(tenant: str, request: str) -> str:
-    """NATS subject on which the frames of a request are published."""
-    return f"tok.{tenant}.{request}"
+def token_subject(tenant: str, request: str, *, unfiltered: bool = False) -> str:
+    """NATS subject on which the frames of a request are published.
+
+    ``unfiltered`` frames of an answer that a gateway filters have a subject that no client may read: ``!`` is in no
+    tenant's name.
+    """
+    return f"tok.{tenant}!.{request}" if unfiltered else f"tok.{tenant}.{request}"

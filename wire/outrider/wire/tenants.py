@@ -43,6 +43,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_context_tokens: _Count | None = None
     max_output_tokens: _Count | None = None
     models: tuple[str, ...] | None = None
+    filters: tuple[str, ...] | None = None
     networks: tuple[str, ...] | None = None
     priority: Priority | None = None
     weight: Weight | None = None

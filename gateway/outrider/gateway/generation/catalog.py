@@ -15,6 +15,7 @@ from outrider.gateway.generation.verifier_records import VerifierRecords
 from outrider.gateway.routing.job import Job
 from outrider.gateway.routing.verifiers import Verifiers
 from outrider.gateway.settings import GatewaySettings
+from outrider.gateway.streams.replay import until_filtered
 from outrider.mesh.errors import NotFound, Unavailable
 from outrider.mesh.service import Mesh
 from outrider.wire.frames import Finish, Frame
@@ -83,13 +84,9 @@ class StreamCatalog:
     async def frames(self, job: Job) -> list[Frame]:
         """The logged frames of a job; raises `Unavailable` if neither the ledger nor a verifier can be read."""
         try:
-            return await self.ledger.frames(job)
+            return until_filtered(await self.ledger.frames(job))
         except Unavailable:
             return await self._at_verifiers.frames(job)
-
-    async def log(self, key: Key, record: Record) -> list[Frame]:
-        """The logged frames of a stream with one choice; raises as `frames`."""
-        return await self.frames(_jobs(key, record)[0])
 
     async def stop(self, key: Key, record: Record, verifiers: Sequence[str]) -> None:
         """Ends a stream for all its readers; raises `Unavailable` if its end cannot be written."""

@@ -16,6 +16,7 @@ from outrider.gateway.admission.charge import Charge, new_payer
 from outrider.gateway.admission.limit_store import LimitReached
 from outrider.gateway.admission.reservation import Admission
 from outrider.gateway.generation.catalog import StreamCatalog
+from outrider.gateway.generation.filtering import Filtering
 from outrider.gateway.generation.flight import Flight
 from outrider.gateway.generation.record import Key, Record
 from outrider.gateway.generation.record_writer import Recording
@@ -49,6 +50,7 @@ class Flights:
         verifiers: Calls to verifiers.
         catalog: The streams of the mesh, for which this gateway may have no flight.
         erasure: Erases tenants.
+        filtering: The filters of answers.
     """
 
     def __init__(self, mesh: Mesh, settings: GatewaySettings) -> None:
@@ -61,6 +63,7 @@ class Flights:
         self.verifiers = Verifiers(mesh.registry, mesh.tasks, settings, selection, self._banned, self._on_verifier_lost)
         self.catalog = StreamCatalog(mesh, settings, self.verifiers)
         self._takeovers = TakeoverNotices(mesh.bus, mesh.instance, self._on_taken_over)
+        self.filtering = Filtering(settings, mesh.bus)
         self._pool = AnswerPool(settings, mesh.bus, self._generate)
         self.erasure = TenantErasure(self._flights, self.catalog, self._pool, self._bills, self.verifiers.erased)
         self._upkeep = Upkeep(mesh, self.verifiers, self.catalog, self._flights, settings.lease_s)
@@ -119,8 +122,9 @@ class Flights:
         Reserves what the stream can still use. Raises `Unavailable` if its log cannot be read, `NotFound` if it was
         deleted meanwhile, and `LimitReached`.
         """
-        charge = Charge(admission, self._bills, key.bill, new_payer(), shared=True)
         jobs = record.jobs(key.request, admission.caller)
+        self.filtering.require(jobs[0])
+        charge = Charge(admission, self._bills, key.bill, new_payer(), shared=True)
         flight, streams = self._launch(_Launch(key, record, charge, taken_over=True), jobs, self._generate)
         members = [self.verifiers.find(instance) for instance in verifiers]
         try:
@@ -163,7 +167,7 @@ class Flights:
     def _launch(
         self, launch: _Launch, jobs: Iterable[Job], make: Callable[[Job, OnPlaced], S]
     ) -> tuple[Flight, list[S]]:
-        """A new flight, and its streams, which ``make`` makes."""
+        """A new flight, and its streams before they are filtered, which ``make`` makes."""
         launched: list[weakref.ref[Flight]] = []  # weak: streams and flights in a cycle would wait for a collection
 
         def on_placed() -> None:
@@ -179,7 +183,8 @@ class Flights:
             resumable=launch.resumable,
             recorded=launch.taken_over,
         )
-        flight = Flight(recording, launch.charge, streams, owned=not launch.taken_over)
+        shown = [self.filtering.wrap(stream) for stream in streams]
+        flight = Flight(recording, launch.charge, shown, owned=not launch.taken_over)
         launched.append(weakref.ref(flight))
         self._flights.add(flight)
         return flight, streams

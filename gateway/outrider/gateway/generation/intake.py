@@ -96,6 +96,7 @@ class Generations:
 
     async def _jobs(self, request_id: str, generation: Generation, caller: Caller) -> list[Job]:
         """A job for each choice; the choices of one prompt are adjacent."""
+        filters = self._flights.filtering.names(generation, caller)
         served = await self.find(generation.model, caller)
         sampling = await self._sampling(generation, served)
         seeded_prompts = [(generation.prompt, sampling.seed), *generation.more]
@@ -119,6 +120,7 @@ class Generations:
                 session=generation.session,
                 deadlines=generation.deadlines,
                 coalesce=generation.coalesce,
+                filters=filters,
             )
             for place, (prompt, parameters) in enumerate(choices)
         ]

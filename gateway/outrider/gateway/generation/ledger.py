@@ -120,8 +120,8 @@ class Ledger:
         """Deletes a request and its frames."""
         if not await self._records.forget(key.subject("*")):
             await self._records.add(key.subject(_GONE), b"")
-        for job in jobs:
-            await self._frames.forget(job.subject)
+        for subject in {subject for job in jobs for subject in (job.subject, job.reader_subject)}:
+            await self._frames.forget(subject)
 
 
 def _unknown() -> NotFound:

@@ -57,7 +57,7 @@ class Record(msgspec.Struct, frozen=True):
     and ``speculation`` are the serialized parameters of the first choice: the other choices differ in their seed and in
     the fields of `FurtherPrompt` alone. ``verifiers`` holds the instance of each choice's first verifier. ``created``
     is in seconds since 1970. A request that ``lingers`` goes on for a while without a reader; a ``background`` request
-    goes on to its end.
+    goes on to its end. ``filters`` names the filters of the answer.
     """
 
     created: int
@@ -73,6 +73,7 @@ class Record(msgspec.Struct, frozen=True):
     background: bool = False
     verifiers: list[str] = []
     further: list[FurtherPrompt] = []
+    filters: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -101,6 +102,7 @@ class Record(msgspec.Struct, frozen=True):
             priority=first.priority,
             background=background,
             further=[_further(job) for job in jobs[answers::answers]],
+            filters=first.filters,
         )
 
     def jobs(self, request: str, caller: Caller) -> list[Job]:
@@ -115,6 +117,7 @@ class Record(msgspec.Struct, frozen=True):
                 speculation=Speculation.FromString(self.speculation),
                 caller=caller,
                 priority=self.priority,
+                filters=self.filters,
             )
             for choice, seed in enumerate(self.seeds)
         ]

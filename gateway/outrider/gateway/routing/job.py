@@ -20,7 +20,8 @@ class Job(msgspec.Struct, frozen=True):
     """A tokenized request for one answer, which any verifier of its model can take.
 
     A resumable stream has a ``stream_id`` and a ``record``: the verifier keeps both, so that another gateway can find
-    the stream there. ``prompt`` holds token ids; ``created`` is in seconds of the monotonic clock.
+    the stream there. ``prompt`` holds token ids; ``created`` is in seconds of the monotonic clock. ``filters`` names the
+    filters of the answer.
     """
 
     request_id: str
@@ -36,6 +37,7 @@ class Job(msgspec.Struct, frozen=True):
     stream_id: str = ""
     record: bytes = b""
     created: float = msgspec.field(default_factory=time.monotonic)
+    filters: tuple[str, ...] = ()
 
     @property
     def shareable(self) -> bool:
@@ -49,7 +51,12 @@ class Job(msgspec.Struct, frozen=True):
 
     @property
     def subject(self) -> str:
-        """The NATS subject of its frames."""
+        """The NATS subject of its frames as verifiers publish them."""
+        return token_subject(self.caller.tenant, self.request_id, unfiltered=bool(self.filters))
+
+    @property
+    def reader_subject(self) -> str:
+        """The NATS subject on which clients read its frames."""
         return token_subject(self.caller.tenant, self.request_id)
 
     def submission(self, emitted: Sequence[int], lease_s: float) -> pb.SubmitRequest:
@@ -72,4 +79,5 @@ class Job(msgspec.Struct, frozen=True):
             timeout_ms=timeout_ms,
             stream_id=self.stream_id,
             record=self.record,
+            filtered=bool(self.filters),
         )

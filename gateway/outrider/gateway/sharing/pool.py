@@ -70,7 +70,7 @@ class AnswerPool:
 
 
 def answer_key(job: Job) -> bytes:
-    """Equal for two jobs exactly if they have one tenant and model and ask for the same tokens in the same form.
+    """Equal for two jobs exactly if they ask for the same tokens in the same form, with one tenant, model and filters.
 
     The seed does not count at temperature 0.
     """
@@ -85,6 +85,7 @@ def answer_key(job: Job) -> bytes:
         pack_ids(job.prompt),
         sampling.SerializeToString(deterministic=True),
         job.speculation.SerializeToString(deterministic=True),
+        "\0".join(job.filters).encode(),
     )
     name = hashlib.blake2b(digest_size=32)
     for part in parts:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 from outrider.gateway.errors import FatalRequest
-from outrider.gateway.streams.reassembly import Reassembly
+from outrider.gateway.streams.reassembly import Reassembly, split
 from outrider.mesh.errors import Cancelled, Internal, InvalidRequest, OutriderError
 from outrider.wire.frames import Finish, Frame
 
@@ -50,3 +50,12 @@ def failure_of(frame: Frame) -> OutriderError | None:
     if frame.finish is Finish.REFUSED:
         return InvalidRequest(frame.error or "the request's parameters leave no token to draw")
     return Cancelled(frame.error) if frame.finish is Finish.CANCELLED and frame.error is not None else None
+
+
+def until_filtered(log: Sequence[Frame]) -> list[Frame]:
+    """``log`` without the tokens behind the place where a filter ended the answer, if one did."""
+    end = next((frame for frame in log if frame.finish is Finish.FILTERED), None)
+    if end is None:
+        return list(log)
+    before = [frame for frame in log if frame.first_index < end.first_index and frame.finish is not Finish.CANCELLED]
+    return [*(split(frame, end.first_index - frame.first_index)[0] for frame in before), end]

@@ -9,7 +9,7 @@ import msgspec
 from outrider.gateway.tool_calls.arguments import ArgumentsScanner
 from outrider.gateway.tool_calls.bare_calls import BareCalls
 from outrider.wire.calls import CallStyle
-from outrider.wire.frames import Finish, Frame
+from outrider.wire.frames import WITHHELD, Finish, Frame
 
 
 class AnswerPiece(msgspec.Struct, frozen=True):
@@ -56,8 +56,9 @@ class AnswerReader:
 
         ``last`` marks a frame without a finish that holds the last tokens of an answer that the model ended.
         """
-        tokens = zip(frame.tokens, frame.texts, strict=True)
-        pieces = [piece for token, text in tokens for piece in self._take_token(token, text)]
+        tokens = [*frame.tokens, WITHHELD][: len(frame.texts)]  # a filtered answer may end in a text without a token
+        pairs = zip(tokens, frame.texts, strict=True)
+        pieces = [piece for token, text in pairs for piece in self._take_token(token, text)]
         if last or frame.finish == Finish.STOP:
             pieces += self._take_bare()
         if frame.finish is not None and not self.called and self._held:

@@ -80,7 +80,8 @@ class EchoService(Service, pb_grpc.VerifierServicer):
 
     async def Submit(self, message: pb.SubmitRequest, context: grpc.aio.ServicerContext) -> pb.SubmitResponse:  # noqa: N802
         """Publishes the whole answer, a frame for each token."""
-        subject, frames = token_subject(message.tenant, message.request_id), self._frames(message)
+        subject = token_subject(message.tenant, message.request_id, unfiltered=message.filtered)
+        frames = self._frames(message)
         self._kept[message.request_id] = frames
         if len(self._kept) > _KEPT:
             self._kept.popitem(last=False)

@@ -94,6 +94,7 @@ def _request(message: verifier_pb2.SubmitRequest, limits: ModelLimits, now: floa
         weight=checked("weight", message.weight, Weight) if message.HasField("weight") else 1.0,
         first_by=now + _within(message.ttft_ms, "ttft_ms"),
         end_by=now + _within(message.timeout_ms, "timeout_ms"),
+        filtered=message.filtered,
     )
 
 

@@ -31,6 +31,7 @@ class Request:
         first_by: deadline of the first token, in seconds on the scheduler's clock.
         end_by: deadline of the last token, in seconds on the scheduler's clock.
         for_handover: whether another verifier wants only the pages of the prompt (a hand-over).
+        filtered: whether a gateway filters the answer before clients read it.
     """
 
     id: str
@@ -48,6 +49,7 @@ class Request:
     first_by: float = inf
     end_by: float = inf
     for_handover: bool = False
+    filtered: bool = False
 
     @property
     def speculates(self) -> bool:

@@ -68,7 +68,7 @@ class Publisher:
             self._leases.end(request.id)
             self._metrics.finished()
         data = encode_frame(frame)
-        self._bus.publish(token_subject(request.tenant, request.id), data)
+        self._bus.publish(token_subject(request.tenant, request.id, unfiltered=request.filtered), data)
         self._log.append(request.id, data, frame.first_index + len(frame.tokens), last)
 
     def update_metrics(self, at_once: bool = False) -> None:

@@ -77,7 +77,7 @@ class ResponseWriter:
         return message
 
     def _end(self, message: pb.GenerateResponse, frame: Frame, choice: int) -> None:
-        message.finish = "length" if frame.finish == "length" else "stop"
+        message.finish = str(frame.finish)
         message.usage.CopyFrom(_usage(frame.usage or Usage(0, 0)))
         message.detail.CopyFrom(self._detail(frame, choice))
         for call in read_calls(self._calls[choice], f"{self._flight.key.request}_{choice}"):

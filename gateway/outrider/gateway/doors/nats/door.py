@@ -144,11 +144,13 @@ class NatsDoor:
             await self._flights.catalog.cancel(key)
         except Unavailable:  # without a ledger, the gateway that reads the request ends it
             end = Frame(key.request, 0, [], [], [], Finish.CANCELLED, error="the stream was cancelled")
-            self._bus.publish(token_subject(key.tenant, key.request), encode_frame(end))
+            for unfiltered in (False, True):  # without the record nobody knows whether the request is filtered
+                subject = token_subject(key.tenant, key.request, unfiltered=unfiltered)
+                self._bus.publish(subject, encode_frame(end))
         await _answer(query, headers, {"request_id": key.request})
 
     def _description(self, flight: Flight) -> dict[str, Any]:
-        subjects = [stream.job.subject for stream in flight.streams]
+        subjects = [stream.job.reader_subject for stream in flight.streams]
         record = flight.record
         return {
             "request_id": flight.key.request,

@@ -9,6 +9,7 @@ from contextlib import aclosing
 from outrider.gateway.errors import DeadlinePassed
 from outrider.gateway.generation.flight import Flight
 from outrider.gateway.generation.in_flight import Flights
+from outrider.gateway.routing.job import Job
 from outrider.gateway.streams.reassembly import split
 from outrider.mesh.bus import Bus
 from outrider.mesh.errors import Cancelled, Internal, OutriderError, Unavailable
@@ -26,6 +27,7 @@ class Keeper:
 
     If a flight fails, a frame with an error and without a finish says so: the flight may be resumed. A flight whose
     deadline passes ends with the finish ``timeout``. A flight that takes over ``limit_s`` seconds ends for all readers.
+    Clients cannot read the frames that verifiers publish of a filtered flight: the keeper publishes what filters pass.
     """
 
     def __init__(self, flights: Flights, bus: Bus, tasks: Tasks, limit_s: float) -> None:
@@ -64,9 +66,9 @@ class Keeper:
             async with asyncio.timeout(limit_s):
                 await self._read(flight, relay, start)
         except TimeoutError:
-            self._expire(flight, limit_s)
-        except Cancelled:
-            pass  # the frame that cancelled the request has reached its readers
+            self._end_for_all(flight, f"the request was ended: it took longer than {limit_s:g} s")
+        except Cancelled as error:
+            self._tell_cancelled(flight, error)
         except OutriderError as error:
             await self._fail(flight, error, relay)
         except Exception:
@@ -78,11 +80,12 @@ class Keeper:
     async def _read(self, flight: Flight, relay: Relay | None, start: Sequence[int]) -> None:
         async with aclosing(flight.frames()) as batches:
             async for choice, frames in batches:
-                for frame in frames if relay is not None else ():
-                    relayed = min(start[choice] - frame.first_index, len(frame.tokens))
-                    fresh = split(frame, relayed)[1] if relayed > 0 else frame
-                    if relay is not None and (fresh.tokens or fresh.finish is not None):
-                        await relay(encode_frame(fresh))
+                job = flight.streams[choice].job
+                if job.filters:
+                    for frame in frames:
+                        self._bus.publish(job.reader_subject, encode_frame(frame))
+                if relay is not None:
+                    await _relay(frames, relay, start[choice])
 
     async def _fail(self, flight: Flight, error: OutriderError, relay: Relay | None) -> None:
         self._publish(flight, error)
@@ -91,13 +94,31 @@ class Keeper:
 
     def _publish(self, flight: Flight, error: OutriderError) -> None:
         for stream, index in zip(flight.streams, flight.record.first_indices, strict=True):
-            self._bus.publish(stream.job.subject, encode_frame(_failure_frame(stream.job.request_id, index, error)))
+            self._send(stream.job, _failure_frame(stream.job.request_id, index, error))
 
-    def _expire(self, flight: Flight, limit_s: float) -> None:
-        why = f"the request was ended: it took longer than {limit_s:g} s"
+    def _end_for_all(self, flight: Flight, why: str) -> None:
         for stream in flight.streams:
-            end = Frame(stream.job.request_id, 0, [], [], [], Finish.CANCELLED, error=why)
-            self._bus.publish(stream.job.subject, encode_frame(end))
+            self._send(stream.job, Frame(stream.job.request_id, 0, [], [], [], Finish.CANCELLED, error=why))
+
+    def _tell_cancelled(self, flight: Flight, error: Cancelled) -> None:
+        """Tells clients of a filtered flight; others can read the frame that cancelled the request."""
+        for job in [stream.job for stream in flight.streams if stream.job.filters]:
+            end = Frame(job.request_id, 0, [], [], [], Finish.CANCELLED, error=error.message)
+            self._bus.publish(job.reader_subject, encode_frame(end))
+
+    def _send(self, job: Job, frame: Frame) -> None:
+        """Publishes ``frame`` for clients, and for gateways."""
+        for subject in {job.subject, job.reader_subject}:
+            self._bus.publish(subject, encode_frame(frame))
+
+
+async def _relay(frames: Sequence[Frame], relay: Relay, start: int) -> None:
+    """Sends the parts of ``frames`` from the token index ``start`` on to ``relay``."""
+    for frame in frames:
+        relayed = min(start - frame.first_index, len(frame.tokens))
+        fresh = split(frame, relayed)[1] if relayed > 0 else frame
+        if fresh.tokens or fresh.finish is not None:
+            await relay(encode_frame(fresh))
 
 
 def _failure_frame(request_id: str, index: int, error: OutriderError) -> Frame:

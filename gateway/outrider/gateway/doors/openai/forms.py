@@ -112,4 +112,6 @@ def _finish_of_calls(frame: Frame, reader: AnswerReader) -> Finish | None:
 
 
 def _finish(frame: Frame) -> Finish | None:
-    return None if frame.finish is None else ("length" if frame.finish == "length" else "stop")
+    if frame.finish is None:
+        return None
+    return "length" if frame.finish == "length" else "content_filter" if frame.finish == "content_filter" else "stop"

@@ -9,7 +9,7 @@ from msgspec import UNSET, UnsetType
 from outrider.gateway.doors.schema.logprobs import ChatLogprobs, TextLogprobs
 from outrider.gateway.doors.schema.tools import ToolCall
 
-Finish = Literal["stop", "length", "tool_calls"]
+Finish = Literal["stop", "length", "tool_calls", "content_filter"]
 
 
 class PromptDetails(msgspec.Struct):

@@ -110,7 +110,7 @@ class ResponseBuilder:
             return "cancelled" if isinstance(self._failure, Cancelled) else "failed"
         if self._last is None:
             return "in_progress" if self._frames else "queued"
-        return "incomplete" if self._last.finish == "length" else "completed"
+        return "completed" if self._last.finish == "stop" else "incomplete"
 
     def _numbered(self, events: Sequence[event_types.Event]) -> list[event_types.Event]:
         for event in events:
@@ -133,10 +133,15 @@ class ResponseBuilder:
             model=self._model,
             output=output,
             error=_error(self._failure),
-            incomplete_details=IncompleteDetails("max_output_tokens") if status == "incomplete" else None,
+            incomplete_details=self._incomplete_details if status == "incomplete" else None,
             usage=_usage(last.usage) if last is not None and last.usage is not None else None,
             outrider=self._extra(),
         )
+
+    @property
+    def _incomplete_details(self) -> IncompleteDetails:
+        filtered = self._last is not None and self._last.finish == "content_filter"
+        return IncompleteDetails("content_filter" if filtered else "max_output_tokens")
 
     def _extra(self) -> Extra | msgspec.UnsetType:
         if self._last is None:

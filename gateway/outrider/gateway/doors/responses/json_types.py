@@ -78,7 +78,7 @@ class ResponseError(msgspec.Struct):
 class IncompleteDetails(msgspec.Struct):
     """Why a response is incomplete."""
 
-    reason: Literal["max_output_tokens"]
+    reason: Literal["max_output_tokens", "content_filter"]
 
 
 class Echo(msgspec.Struct, kw_only=True):

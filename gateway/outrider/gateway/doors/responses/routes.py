@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
+from outrider.gateway.admission.caller import Caller
 from outrider.gateway.admission.reservation import Admission
 from outrider.gateway.doors.http.messages import (
     EventStream,
@@ -220,7 +221,8 @@ class ResponseRoutes:
 
     async def _replayed(self, key: Key, record: Record, shape: ResponseShape) -> tuple[ResponseBuilder, bool]:
         """A builder with all logged frames, and whether nothing follows them unless a gateway resumes the response."""
-        log = replay(await self._flights.catalog.log(key, record))
+        job = record.jobs(key.request, Caller(tenant=key.tenant))[0]
+        log = await self._flights.filtering.replay(replay(await self._flights.catalog.frames(job)), job)
         builder = shape.builder(key, record)
         for frame in log.frames:
             builder.take(frame)

@@ -1,0 +1,53 @@
+"""Which filters an answer has, and its frames as they let them pass."""
+
+from __future__ import annotations
+
+from outrider.gateway.admission.caller import Caller
+from outrider.gateway.filters.installed import InstalledFilters
+from outrider.gateway.requests.request import Generation
+from outrider.gateway.routing.job import Job
+from outrider.gateway.settings import GatewaySettings
+from outrider.gateway.streams.answer import AnswerStream
+from outrider.gateway.streams.filtered import FilteredFrames, FilteredStream
+from outrider.gateway.streams.replay import Replay
+from outrider.mesh.bus import Bus
+from outrider.mesh.errors import InvalidRequest
+
+
+class Filtering:
+    """The filters of a gateway. An answer without filters passes untouched."""
+
+    def __init__(self, settings: GatewaySettings, bus: Bus) -> None:
+        self._installed, self._bus = InstalledFilters(settings), bus
+
+    def names(self, generation: Generation, caller: Caller) -> tuple[str, ...]:
+        """The filters of the caller's answer, in order.
+
+        Raises `Unavailable` if one is not set up here, and `InvalidRequest` if the request asks for likelihoods, which
+        would show what the text hides.
+        """
+        names = self._installed.names(caller)
+        self._installed.require(names)
+        if names and generation.sampling.logprobs is not None:
+            raise InvalidRequest("logprobs must be absent: answers to this caller are filtered", param="logprobs")
+        return names
+
+    def require(self, job: Job) -> None:
+        """Raises `Unavailable` if a filter of the job's answer is not set up here."""
+        self._installed.require(job.filters)
+
+    def wrap(self, stream: AnswerStream) -> AnswerStream:
+        """``stream`` with the filters of its job; the stream itself if there are none."""
+        names = stream.job.filters
+        return FilteredStream(stream, self._installed.chain(names), self._bus) if names else stream
+
+    async def replay(self, log: Replay, job: Job) -> Replay:
+        """``log`` as its readers received it; raises `Unavailable` if a filter fails."""
+        if not job.filters:
+            return log
+        filtered, frames = FilteredFrames(job, self._installed.chain(job.filters)), []
+        for frame in log.frames:
+            frames.append(await filtered.take(frame))
+            if frames[-1].finish is not None:
+                return Replay(frames)
+        return Replay(frames, log.failure, log.given_up)
