@@ -12,6 +12,7 @@ from outrider.mesh.bus import Bucket, Bus
 from outrider.mesh.registry import Registry
 from outrider.wire.tenants import BUCKET
 
+from tests.gateway.filtering import GUARD
 from tests.gateway.stack import RUNNING, WAITING, Stack, stack
 from tests.gateway.tenants import TenantStore
 from tests.latch import FEW, Latch
@@ -71,12 +72,13 @@ def audit_log(shared: Stack) -> Path:
 
 @pytest.fixture(scope="session")
 def urls(shared: Stack, keyed_grpc: str, audit_log: Path) -> Iterator[list[str]]:
-    """Two gateways; the second trusts this machine as a proxy."""
+    """Two gateways with the filter `GUARD`; the second trusts this machine as a proxy."""
     ports = [hold_port(), hold_port()]
     grpc_port = keyed_grpc.partition(":")[2]
+    common = {"auth": "keys", "filter_options": json.dumps(GUARD)}
     gateways = [
-        shared.add("gateway", port=ports[0], grpc_port=grpc_port, auth="keys", audit_log=audit_log),
-        shared.add("gateway", port=ports[1], auth="keys", trusted_proxies="127.0.0.0/8"),
+        shared.add("gateway", port=ports[0], grpc_port=grpc_port, audit_log=audit_log, **common),
+        shared.add("gateway", port=ports[1], trusted_proxies="127.0.0.0/8", **common),
     ]
     for gateway in gateways:
         gateway.wait_ready()

@@ -20,8 +20,7 @@ class Job(msgspec.Struct, frozen=True):
     """A tokenized request for one answer, which any verifier of its model can take.
 
     A resumable stream has a ``stream_id`` and a ``record``: the verifier keeps both, so that another gateway can find
-    the stream there. ``prompt`` holds token ids; ``created`` is in seconds of the monotonic clock. ``filters`` names the
-    filters of the answer.
+    the stream there. ``prompt`` holds token ids; ``created`` is in seconds of the monotonic clock, ``filters`` names.
     """
 
     request_id: str

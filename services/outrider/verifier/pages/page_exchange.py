@@ -23,7 +23,6 @@ from outrider.verifier.pages.receiver import Receiver
 from outrider.verifier.settings import VerifierSettings
 from outrider.verifier.target import Target
 
-
 _WIPED_BYTES = 64 << 20
 """Bytes of pages that are overwritten between two steps."""
 
