@@ -93,6 +93,7 @@ class GatewayService(Service):
         """Releases the ports and the units of limits."""
         await asyncio.gather(self._http.stop(), self._grpc.stop(0), self._nats.stop())
         await self._tenants.stop()
+        await self._flights.filtering.close()
 
 
 def _door_certificates(settings: GatewaySettings) -> Certificates | None:

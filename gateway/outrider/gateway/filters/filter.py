@@ -40,7 +40,7 @@ class Filter(Protocol):
 
 
 MakeFilter = Callable[[], Filter]
-"""Makes the filter of one answer."""
+"""Makes the filter of one answer. If it has a coroutine ``close``, a gateway that stops calls that."""
 
 Plugin = Callable[[Mapping[str, Any]], MakeFilter]
 """What an entry point names: takes the filter's options once; raises `ConfigError` for options that do not fit."""

@@ -56,6 +56,12 @@ class InstalledFilters:
         self.require(names)
         return Chain([self._setups[name] for name in names])
 
+    async def close(self) -> None:
+        """Releases what filters share, such as connections."""
+        for setup in self._setups.values():
+            if close := getattr(setup.make, "close", None):
+                await close()
+
 
 def read_options(name: str, options: Mapping[str, Any], kind: type[T]) -> T:
     """``options`` as ``kind``, a struct that forbids unknown fields; raises `ConfigError` if they do not fit."""

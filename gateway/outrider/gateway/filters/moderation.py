@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import httpx
 import msgspec
 from msgspec import Meta
-from outrider.gateway.filters.filter import MakeFilter, Passed
+from outrider.gateway.filters.filter import Passed
 from outrider.gateway.filters.installed import read_options
 from outrider.mesh.errors import ConfigError
 
@@ -41,11 +41,37 @@ class _Answer(msgspec.Struct):
     results: Annotated[list[_Result], Meta(min_length=1)]
 
 
-def moderation(options: Mapping[str, Any]) -> MakeFilter:
-    """The plug-in; raises `ConfigError` for options that do not fit, or an environment without the key."""
-    own = read_options("moderation", options, ModerationOptions)
-    ask = _Service(own).ask
-    return lambda: ModerationFilter(ask, own.window, own.overlap)
+class Moderation:
+    """The plug-in: makes filters, which share the connections to the service.
+
+    Raises `ConfigError` for options that do not fit, or an environment without the key.
+    """
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._options = read_options("moderation", options, ModerationOptions)
+        self._client = httpx.AsyncClient(headers=_key_header(self._options.key_variable), timeout=None)
+
+    def __call__(self) -> ModerationFilter:
+        """The filter of one answer."""
+        return ModerationFilter(self._ask, self._options.window, self._options.overlap)
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        await self._client.aclose()
+
+    async def _ask(self, text: str) -> str:
+        """An `Ask`; raises `httpx.HTTPError` or `msgspec.ValidationError` if the service does not answer as it must."""
+        body = {"input": text} | ({"model": self._options.model} if self._options.model else {})
+        response = await self._client.post(self._options.url, json=body)
+        response.raise_for_status()
+        return self._reason(msgspec.json.decode(response.content, type=_Answer).results[0])
+
+    def _reason(self, result: _Result) -> str:
+        wanted = self._options.categories
+        categories = [name for name, flagged in result.categories.items() if flagged and (name in wanted or not wanted)]
+        if categories:
+            return categories[0]
+        return "flagged" if result.flagged and not wanted else ""
 
 
 class ModerationFilter:
@@ -80,29 +106,9 @@ class ModerationFilter:
         return Passed(passed)
 
 
-class _Service:
-    """The service; all answers share its connections."""
-
-    def __init__(self, options: ModerationOptions) -> None:
-        self._options = options
-        headers = {}
-        if options.key_variable:
-            if not (key := os.environ.get(options.key_variable)):
-                raise ConfigError(f"filter_options of moderation: the variable {options.key_variable} is not set")
-            headers["authorization"] = f"Bearer {key}"
-        self._client = httpx.AsyncClient(headers=headers, timeout=None)
-
-    async def ask(self, text: str) -> str:
-        """An `Ask`; raises `httpx.HTTPError` or `msgspec.ValidationError` if the service does not answer as it must."""
-        body = {"input": text} | ({"model": self._options.model} if self._options.model else {})
-        response = await self._client.post(self._options.url, json=body)
-        response.raise_for_status()
-        result = msgspec.json.decode(response.content, type=_Answer).results[0]
-        return self._reason(result)
-
-    def _reason(self, result: _Result) -> str:
-        categories = [name for name, flagged in result.categories.items() if flagged]
-        counted = [name for name in categories if name in self._options.categories or not self._options.categories]
-        if counted:
-            return counted[0]
-        return "flagged" if result.flagged and not self._options.categories else ""
+def _key_header(variable: str) -> dict[str, str]:
+    if not variable:
+        return {}
+    if not (key := os.environ.get(variable)):
+        raise ConfigError(f"filter_options of moderation: the variable {variable} is not set")
+    return {"authorization": f"Bearer {key}"}

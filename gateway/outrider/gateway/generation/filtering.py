@@ -32,6 +32,10 @@ class Filtering:
             raise InvalidRequest("logprobs must be absent: answers to this caller are filtered", param="logprobs")
         return names
 
+    async def close(self) -> None:
+        """Releases what filters share, such as connections."""
+        await self._installed.close()
+
     def require(self, job: Job) -> None:
         """Raises `Unavailable` if a filter of the job's answer is not set up here."""
         self._installed.require(job.filters)
