@@ -21,7 +21,7 @@ from outrider.mesh.heap import give_memory_back
 from outrider.mesh.probes import Probes
 from outrider.mesh.registry import Registry, State
 from outrider.mesh.rpc import Server, close_channels, new_socket, secure_channels
-from outrider.mesh.security import mesh_certificates
+from outrider.mesh.security import mesh_certificates, trust_of
 from outrider.mesh.security.contexts import ServerContext
 from outrider.mesh.service import Mesh, Service
 from outrider.mesh.tasks import Tasks
@@ -157,7 +157,8 @@ class Lifecycle:
         await mesh.rpc.start()
         await self._probes.start()
         login = find_login(self._settings.nats_credentials, self._service.kind)
-        await mesh.bus.connect(self._settings.nats_url, mesh.instance, self._settings.nats_wait_s, login)
+        trust = trust_of(mesh.certificates)
+        await mesh.bus.connect(self._settings.nats_url, mesh.instance, self._settings.nats_wait_s, login, trust)
         mesh.registry.address = advertised(self._settings, mesh.rpc.port)
         await mesh.registry.start()
 

@@ -9,14 +9,15 @@ from contextlib import suppress
 from typing import Any
 
 import nats.errors
-from nats.aio.client import Client
 from nats.js import JetStreamContext
+from outrider.mesh.bus.connection import Connection, why_refused
 from outrider.mesh.bus.forbidden import ForbiddenLog
-from outrider.mesh.bus.login import Login
+from outrider.mesh.bus.login import Credentials, Login
 from outrider.mesh.bus.outbox import Outbox, Outgoing
 from outrider.mesh.bus.subject import is_subject
 from outrider.mesh.bus.subscription import Callback, Listener, Subscription
 from outrider.mesh.errors import InvalidRequest, Unavailable
+from outrider.mesh.security import Trust
 from outrider.mesh.tasks import Tasks
 from outrider.mesh.telemetry import counter, current_headers, gauge, get_logger, tracing
 from outrider.mesh.urls import without_passwords
@@ -26,7 +27,6 @@ _RETRY_S = 0.25
 _LOG_EVERY_S = 5.0
 _CLOSE_S = 3.0
 _FLUSH_S = 2
-_REFUSED = "authorization violation"
 _AWAY_ERRORS = (
     nats.errors.ConnectionClosedError,
     nats.errors.ConnectionDrainingError,
@@ -51,8 +51,9 @@ class Bus:
         self._url = self._shown_url = ""
         self._name = ""
         self._forbidden = ForbiddenLog("")
-        self._login_options: dict[str, Any] = {}
-        self._client = Client()
+        self._credentials: Credentials | None = None
+        self._trust: Trust | None = None
+        self._client = Connection()
         self._outbox = Outbox(OUTBOX_BYTES)
         self._wake = asyncio.Event()
         self._up = asyncio.Event()
@@ -63,7 +64,7 @@ class Bus:
         self._sender: asyncio.Task[None] | None = None
         self._open = False
         self._closing = False
-        self._last_error = ""
+        self._last_error = self._refusal = ""
         self._quiet_until = 0.0
 
     @property
@@ -76,15 +77,21 @@ class Bus:
         """Most bytes of one message that the broker takes."""
         return self._client.max_payload
 
-    async def connect(self, url: str, name: str, wait_s: float, login: Login | None = None) -> None:
+    async def connect(
+        self, url: str, name: str, wait_s: float, login: Login | None = None, trust: Trust | None = None
+    ) -> None:
         """Joins NATS at ``url`` (several, with commas) as ``name``, with ``login`` where the broker asks who it is.
+
+        A broker at a ``tls://`` URL has to have a certificate that ``trust`` accepts. Credentials and authorities are
+        read anew for each connection.
 
         `Unavailable` when no broker answers within ``wait_s`` seconds; the log says every few seconds that it waits.
         `ConfigError` for credentials that cannot be read.
         """
         self._url, self._shown_url, self._name = url, without_passwords(url), name
+        self._trust = trust
         if login is not None:
-            self._forbidden, self._login_options = ForbiddenLog(login.user), login.read()
+            self._forbidden, self._credentials = ForbiddenLog(login.user), Credentials(login)
         log_task = asyncio.create_task(self._log_waiting(wait_s))
         try:
             async with asyncio.timeout(wait_s):
@@ -159,11 +166,11 @@ class Bus:
                 await self._client.drain()
 
     async def _join(self) -> None:
-        self._client = Client()
+        self._client = Connection(self._credentials, self._trust)
         await self._client.connect(
             self._url.split(","),
             name=self._name,
-            **self._login_options,
+            **self._options(),
             error_cb=self._on_error,
             disconnected_cb=self._on_disconnected,
             reconnected_cb=self._on_reconnected,
@@ -179,9 +186,13 @@ class Bus:
             await listener.attach(self._client)
         self._set_connected(True)
 
+    def _options(self) -> dict[str, Any]:
+        options = self._credentials.read() if self._credentials else {}
+        return options | ({"tls_hostname": self._trust.name} if self._trust and self._trust.name else {})
+
     def _explain_failure(self, wait_s: float) -> str:
-        if _REFUSED in self._last_error.lower():
-            return f"NATS at {self._shown_url} does not know this user: set nats_credentials to a seed that it knows"
+        if self._refusal:
+            return self._refusal
         why = f": {self._last_error}" if self._last_error else ""
         return f"NATS at {self._shown_url} was not reached within {wait_s:g} s{why}"
 
@@ -223,10 +234,12 @@ class Bus:
         if self._forbidden.note(error):
             return _errors.labels("Forbidden").inc()
         name = type(error).__name__
-        if self.connected or _REFUSED not in self._last_error.lower():  # a refusal is followed by a lost connection
-            self._last_error = str(error) or name
+        refusal = why_refused(error, self._shown_url)
+        self._refusal = refusal or self._refusal  # a refusal is followed by a lost connection
+        self._last_error = self._refusal or str(error) or name
         _errors.labels(name).inc()
-        if self.connected and time.monotonic() >= self._quiet_until:
+        started = self._sender is not None  # `_log_waiting` tells of errors at the start
+        if (self.connected or (refusal and started)) and time.monotonic() >= self._quiet_until:
             self._quiet_until = time.monotonic() + _LOG_EVERY_S
             _log.warning("NATS reported an error", error=name, why=self._last_error)
 
@@ -247,6 +260,7 @@ class Bus:
             return
         _connected.set(up)
         if up:
+            self._refusal = ""
             self._up.set()
         else:
             self._up.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,6 +45,23 @@ class Login(NamedTuple):
             return options | {"user_credentials": RawCredentials(text)}
         _check_seed(text, self.credentials)
         return options | {"nkeys_seed_str": text}
+
+
+class Credentials:
+    """What a login's file holds, read anew for each connection; what cannot be read replaces nothing.
+
+    Raises:
+        ConfigError: at the first reading, what `Login.read` raises.
+    """
+
+    def __init__(self, login: Login) -> None:
+        self._login, self._last = login, login.read()
+
+    def read(self) -> dict[str, Any]:
+        """Options of `nats.connect`."""
+        with suppress(ConfigError):
+            self._last = self._login.read()
+        return self._last
 
 
 def find_login(setting: str, user: str) -> Login:

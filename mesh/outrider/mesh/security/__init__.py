@@ -3,5 +3,18 @@
 from outrider.mesh.security.certificates import Certificates, Files, Material
 from outrider.mesh.security.identity import KINDS, Identity
 from outrider.mesh.security.named_files import mesh_certificates, named_files
+from outrider.mesh.security.trust import BROKER, Trust, trust_in, trust_of
 
-__all__ = ["KINDS", "Certificates", "Files", "Identity", "Material", "mesh_certificates", "named_files"]
+__all__ = [
+    "BROKER",
+    "KINDS",
+    "Certificates",
+    "Files",
+    "Identity",
+    "Material",
+    "Trust",
+    "mesh_certificates",
+    "named_files",
+    "trust_in",
+    "trust_of",
+]

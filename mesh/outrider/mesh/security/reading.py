@@ -10,7 +10,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from outrider.mesh.errors import ConfigError
 from outrider.mesh.security.certificates import Files, Material, expired
-from outrider.mesh.security.identity import Identity
+from outrider.mesh.security.identity import Identity, trust_domain
 
 
 def read(files: Files) -> Material:
@@ -40,12 +40,27 @@ def read(files: Files) -> Material:
 
 def identity_of(certificate: x509.Certificate) -> Identity | None:
     """The identity in a certificate: SPIFFE demands that it be the only URI."""
+    uris = _uris(certificate)
+    return Identity.parse(uris[0]) if len(uris) == 1 else None
+
+
+def trust_domain_of(authorities: Path) -> str:
+    """The trust domain of the first authority in a file; empty for one whose certificate does not say.
+
+    Raises:
+        ConfigError: the file cannot be read, or is no certificate.
+    """
+    first = _certificates("tls_ca", authorities, _bytes("tls_ca", authorities))[0]
+    uris = _uris(first)
+    return trust_domain(uris[0]) if len(uris) == 1 else ""
+
+
+def _uris(certificate: x509.Certificate) -> list[str]:
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (x509.ExtensionNotFound, ValueError):
-        return None
-    uris = names.get_values_for_type(x509.UniformResourceIdentifier)
-    return Identity.parse(uris[0]) if len(uris) == 1 else None
+        return []
+    return names.get_values_for_type(x509.UniformResourceIdentifier)
 
 
 def _bytes(setting: str, path: Path) -> bytes:

@@ -30,7 +30,7 @@ async def refusal(address: str, kind: str, certificates: Certificates) -> str | 
             accepted = await _greet(address, kind, certificates)
         return None if accepted else f"{peer} refused the certificate of this process, or has none of its kind"
     except ssl.SSLCertVerificationError as error:
-        return _sentence(error, peer, kind)
+        return why_untrusted(error, peer, kind)
     except ssl.SSLError as error:
         if error.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
             return f"{peer} does not speak TLS"
@@ -56,7 +56,8 @@ async def _greet(address: str, kind: str, certificates: Certificates) -> bool:
             await writer.wait_closed()
 
 
-def _sentence(error: ssl.SSLCertVerificationError, peer: str, kind: str) -> str:
+def why_untrusted(error: ssl.SSLCertVerificationError, peer: str, kind: str) -> str:
+    """Why this process does not accept the certificate of ``peer``, which should be of ``kind``: one sentence."""
     if error.verify_code == _EXPIRED:
         return f"the certificate of {peer} has expired"
     if error.verify_code == _WRONG_NAME:

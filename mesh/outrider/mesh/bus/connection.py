@@ -1,0 +1,77 @@
+"""A connection to NATS that proves who this process is, and who the broker is, anew whenever it is made."""
+
+from __future__ import annotations
+
+import ssl
+from typing import Any
+
+import nats.errors
+from nats.aio.client import Client
+from outrider.mesh.bus.login import Credentials
+from outrider.mesh.errors import ConfigError
+from outrider.mesh.security import BROKER, Trust
+from outrider.mesh.security.refusals import why_untrusted
+
+_TLS = "tls"
+_UNKNOWN_USER = "authorization violation"
+_NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
+
+
+class Refusal(nats.errors.Error):
+    """This process and a broker do not agree on TLS, or the credentials are none: one sentence."""
+
+
+class Connection(Client):
+    """nats-py's client, which would read the credentials and the authorities only once.
+
+    Where the URL is ``tls://``, nothing but the broker's greeting is read in the clear, and nothing is sent: nats-py alone
+    would go on in the clear if the greeting does not ask for TLS.
+    """
+
+    def __init__(self, credentials: Credentials | None = None, trust: Trust | None = None) -> None:
+        super().__init__()
+        self._credentials, self._trust = credentials, trust or Trust()
+
+    @property
+    def ssl_context(self) -> ssl.SSLContext:
+        """The context for the next handshake."""
+        if not self._wants_tls:
+            raise Refusal("the broker asks for TLS: write tls:// in nats_url")
+        try:
+            return self._trust.context()
+        except ConfigError as error:
+            raise Refusal(str(error)) from None
+
+    @property
+    def _wants_tls(self) -> bool:
+        return self._current_server is not None and self._current_server.uri.scheme == _TLS
+
+    def _connect_command(self) -> bytes:
+        """What the client says behind the broker's greeting, and behind the handshake of TLS if there was one."""
+        if self._wants_tls and not self._server_info.get("tls_required"):
+            raise Refusal("the broker does not speak TLS, and nats_url asks for it")
+        if self._credentials is not None:
+            self._prove(self._credentials.read())
+        return super()._connect_command()
+
+    def _prove(self, options: dict[str, Any]) -> None:
+        """Has nats-py answer the broker's challenge with the credentials in ``options``, if there are any."""
+        self._user_credentials = options.get("user_credentials")
+        self._nkeys_seed_str = options.get("nkeys_seed_str")
+        if self._user_credentials or self._nkeys_seed_str:
+            self._auth_configured = True
+            self._setup_nkeys_connect()
+
+
+def why_refused(error: Exception, url: str) -> str:
+    """Why the broker at ``url`` and this process do not accept each other, in one sentence; empty for another error."""
+    if isinstance(error, Refusal):
+        return f"NATS at {url} was not joined: {error.args[0]}"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return why_untrusted(error, f"{BROKER} at {url}", BROKER)
+    if isinstance(error, ssl.SSLError):
+        plain = error.reason in _NO_TLS
+        return f"the broker at {url} does not speak TLS" if plain else f"TLS with the broker at {url} failed: {error.reason}"
+    if _UNKNOWN_USER in str(error).lower():
+        return f"NATS at {url} does not know this user: set nats_credentials to a seed that it knows"
+    return ""
