@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from outrider.gateway.admission.tenants import Tenants
 from outrider.gateway.doors.app import make_app
 from outrider.gateway.doors.grpc.service import Inference
+from outrider.gateway.doors.http.connections import Connections, most_connections
 from outrider.gateway.doors.http.server import HttpServer
 from outrider.gateway.doors.nats.door import NatsDoor
 from outrider.gateway.generation.in_flight import Flights
@@ -23,6 +24,8 @@ from outrider.mesh.telemetry import get_logger
 from outrider.v1.inference_pb2_grpc import add_InferenceServicer_to_server
 
 _log = get_logger("gateway")
+_ENVELOPE_BYTES = 64 << 10
+"""Bytes over ``max_body_bytes`` that gRPC lets in: a request that is slightly too large gets our own sentence."""
 
 
 class GatewayService(Service):
@@ -54,6 +57,11 @@ class GatewayService(Service):
             settings.port,
             share=settings.share_port,
             bounds=settings.http_bounds,
+            connections=Connections(
+                most_connections(settings.max_connections),
+                settings.max_connections_per_address,
+                settings.trusted_proxies,
+            ),
             tls=ServerContext(door, ["http/1.1"]).context if door else None,
         )
         self._http.start(mesh.tasks)
@@ -65,7 +73,8 @@ class GatewayService(Service):
     async def _open_grpc(self, mesh: Mesh, certificates: Certificates | None) -> None:
         settings = self._settings
         host = settings.grpc_host or settings.host
-        self._grpc = Server(host, settings.grpc_port, certificates=certificates, public=True)
+        most = settings.max_body_bytes + _ENVELOPE_BYTES
+        self._grpc = Server(host, settings.grpc_port, certificates=certificates, public=True, message_bytes=most)
         inference = Inference(self._flights, settings, self._tenants.access, mesh.tasks)
         add_InferenceServicer_to_server(inference, self._grpc)
         await self._grpc.start()

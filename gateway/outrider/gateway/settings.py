@@ -82,6 +82,13 @@ class GatewaySettings(Settings, kw_only=True, frozen=True):
     body_idle_s: Annotated[
         float, Meta(gt=0, le=60, description="seconds that a request's body may pause; it may take 60 in all")
     ] = 20.0
+    max_connections: Annotated[
+        int,
+        Meta(ge=1, description="most open HTTP connections; fewer where the process may not open as many files"),
+    ] = 8000
+    max_connections_per_address: Annotated[
+        int, Meta(ge=1, description="most of them from one address; trusted_proxies may have any number")
+    ] = 2000
     silence_s: Annotated[
         float,
         Meta(gt=0, le=60, description="seconds without a frame after which the verifier itself is asked for it"),

@@ -244,10 +244,23 @@ async def test_what_was_compiled_or_refused_is_known_without_a_process(
     with pytest.raises(InvalidRequest, match="nested too deeply"):
         await compiler.compile(wrong, "t")
     assert trial.pid is None
-    assert await compiler.compile(right, "other") is first
+    assert await compiler.compile(right, "t") is first
     with pytest.raises(InvalidRequest, match="nested too deeply"):
-        await compiler.compile(wrong, "other")
+        await compiler.compile(wrong, "t")
     assert trial.pid is None
+
+
+async def test_what_was_compiled_for_one_tenant_is_tried_anew_for_another(
+    make: Make, tokenizer: Callable[[], bytes]
+) -> None:
+    trial = make()
+    compiler = Compiler(Grammars(tokenizer, 384, frozenset({0})), trial)
+    first = await compiler.compile(pb.Grammar(regex="[ab]"), "t")
+    trial.kill()
+    with pytest.raises(Unavailable):
+        await compiler.compile(pb.Grammar(regex="[ab]"), "other")
+    assert await compiler.compile(pb.Grammar(regex="[ab]"), "other") is not first
+    assert await compiler.compile(pb.Grammar(regex="[ab]"), "t") is first
 
 
 async def test_a_tenant_with_many_definitions_has_one_turn_where_another_has_one(
@@ -272,5 +285,5 @@ async def test_a_caller_that_leaves_leaves_the_process_to_others(make: Make, tok
     await eventually(lambda: any(thread.name == "grammars" for thread in threading.enumerate()))
     same[0].cancel()
     same[1].cancel()
-    assert await same[2] is await compiler.compile(pb.Grammar(regex="same"), "d")
+    assert await same[2] is await compiler.compile(pb.Grammar(regex="same"), "c")
     assert await compiler.compile(pb.Grammar(json_schema=json.dumps({"type": "null"})), "a")

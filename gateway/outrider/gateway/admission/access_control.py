@@ -8,6 +8,7 @@ from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_netw
 from math import ceil
 
 import msgspec
+from outrider.gateway.admission.body_turns import BodyTurns
 from outrider.gateway.admission.caller import Address, Caller, Credential
 from outrider.gateway.admission.credentials import Credentials
 from outrider.gateway.admission.limit_store import LimitReached, LimitStore
@@ -65,7 +66,7 @@ class AccessControl:
         trusted_proxies: Sequence[str] = (),
         most_failures: int = 20,
     ) -> None:
-        self._store, self._credentials = store, credentials
+        self._store, self._credentials, self._turns = store, credentials, BodyTurns()
         self._proxies = [ip_network(network) for network in trusted_proxies]
         self._failures = FailedAttempts(most_failures)
 
@@ -82,7 +83,7 @@ class AccessControl:
         try:
             caller = await self._caller(sender, address)
             _require_entry(caller, address, sender.door)
-            admission = Admission(caller, self._store, headers)
+            admission = Admission(caller, self._store, headers, self._turns)
             if counts:
                 await admission.count()
             yield admission

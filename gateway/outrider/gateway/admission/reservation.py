@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 
 from outrider.gateway import metrics
+from outrider.gateway.admission.body_turns import Arrival, BodyTurns
 from outrider.gateway.admission.caller import REQUESTS, STREAMS, TOKENS, Caller
 from outrider.gateway.admission.limit_store import Demand, LimitReached, LimitStatus, LimitStore, Reservation
 from outrider.mesh.errors import InvalidRequest
@@ -15,8 +17,11 @@ _KINDS = {REQUESTS.name: "requests"} | {meter.name: "tokens" for meter in TOKENS
 class Admission:
     """The admission of one request of ``caller``; writes OpenAI's rate limit headers into ``headers``."""
 
-    def __init__(self, caller: Caller, store: LimitStore, headers: dict[str, str]) -> None:
+    def __init__(
+        self, caller: Caller, store: LimitStore, headers: dict[str, str], turns: BodyTurns | None = None
+    ) -> None:
         self.caller = caller
+        self._turns = turns or BodyTurns()
         self._store, self._headers = store, headers
         self._demands: list[Demand] = []
         self._reservation = Reservation([], [])
@@ -25,6 +30,16 @@ class Admission:
     def metered(self) -> bool:
         """Whether the caller has limits on tokens."""
         return bool(self.caller.demands(TOKENS, 0))
+
+    def arriving(self) -> AbstractContextManager[Arrival]:
+        """The request's body, which arrives inside the block."""
+        return self._turns.arriving(self.caller.tenant)
+
+    async def take_turn(self, size: int) -> None:
+        """Returns when a body of ``size`` bytes, which has arrived, may be parsed; raises as `Arrival`."""
+        with self.arriving() as arrival:
+            arrival.grow(size)
+            await arrival.turn()
 
     async def count(self) -> None:
         """Counts the request, whether it succeeds or not; raises as `LimitStore.reserve`."""

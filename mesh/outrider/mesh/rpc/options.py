@@ -40,3 +40,23 @@ SERVER = (
     ("grpc.http2.max_ping_strikes", 0),
 )
 """Options of a server, which accepts as many pings as a channel sends."""
+
+METADATA_BYTES = 16 << 10
+STREAMS = 1000
+"""Calls that one connection of a client may have at once; its library holds further ones back."""
+CALLS = 8000
+"""Calls that all clients of a server may have at once; a further one ends with RESOURCE_EXHAUSTED."""
+_PING_STRIKES = 20
+"""Pings that may come too early before a client's connection is closed."""
+
+
+def door(message_bytes: int) -> tuple[tuple[str, int], ...]:
+    """Options of a server that strangers may reach: a longer message is refused before it is decoded."""
+    bounds = {
+        "grpc.max_receive_message_length": message_bytes,
+        "grpc.max_metadata_size": METADATA_BYTES,
+        "grpc.absolute_max_metadata_size": METADATA_BYTES,
+        "grpc.max_concurrent_streams": STREAMS,
+        "grpc.http2.max_ping_strikes": _PING_STRIKES,
+    }
+    return tuple((dict(SERVER) | bounds).items())

@@ -27,8 +27,8 @@ class Server:
     for a Unix ``socket``, it listens there as well.
 
     With ``certificates`` the port speaks TLS only. Callers then need a certificate, and `outrider.mesh.rpc.callers`
-    says what they may call, unless the server is ``public``. The socket, which only this user's processes can open, has
-    neither.
+    says what they may call, unless the server is ``public``; then messages may have ``message_bytes``. The socket,
+    which only this user's processes can open, has neither.
     """
 
     def __init__(
@@ -39,6 +39,7 @@ class Server:
         *,
         certificates: Certificates | None = None,
         public: bool = False,
+        message_bytes: int = options.MESSAGE_BYTES,
     ) -> None:
         self.host = host
         self.port = port
@@ -46,7 +47,10 @@ class Server:
         self._certificates, self._public = certificates, public
         self._router = _Router(None if certificates is None or public else Callers(certificates).admit)
         self._health = health.aio.HealthServicer()
-        self._server = grpc.aio.server(options=options.SERVER)
+        self._server = grpc.aio.server(
+            options=options.door(message_bytes) if public else options.SERVER,
+            maximum_concurrent_rpcs=options.CALLS if public else None,
+        )
         self._server.add_generic_rpc_handlers((self._router,))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
 

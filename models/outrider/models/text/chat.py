@@ -15,6 +15,10 @@ _ASKS_FOR_NULL = re.compile(r"content\W*\s(is|is\s+not|==|!=)\s+none\b", re.IGNO
 _MARKS = [chr(code) for code in range(0xFDD0, 0xFDF0)]  # Unicode's noncharacters are never exchanged
 
 
+def _any_of(texts: Sequence[str]) -> re.Pattern[str]:
+    return re.compile("|".join(map(re.escape, texts)) or r"(?!)")
+
+
 class Part(NamedTuple):
     """A part of a rendered chat; names of special tokens become special tokens only in a ``trusted`` part."""
 
@@ -26,14 +30,17 @@ class Chat:
     """A chat template, with the special tokens that messages may not contain.
 
     A mark breaks up the name of a special token in a message before the template runs, and is removed afterwards. So
-    every unbroken name is the template's own.
+    every unbroken name is the template's own, or one that the template made of halves: SmolLM3's deletes ``/no_think``
+    from the middle of a text. So the chat is rendered again with a mark behind every character that a name may begin
+    with. If that text has other special tokens, it is the one that counts.
     """
 
     def __init__(self, source: str, names: Mapping[str, str], special_tokens: Collection[str]) -> None:
         self._template = ChatTemplate(source, names)
         self._nulls = _ASKS_FOR_NULL.search(source) is not None
         longest_first = sorted(filter(None, special_tokens), key=len, reverse=True)
-        self._special = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+        self._special = _any_of(longest_first)
+        self._openings = _any_of(sorted({name[0] for name in longest_first}))
 
     def parts(
         self,
@@ -45,14 +52,22 @@ class Chat:
         """The rendered chat in parts, to be encoded one by one."""
         messages, text = self._rendered(messages, tools, add_generation_prompt, variables)
         try:
-            if not self._contains_special([messages, tools, variables]):
+            if not self._contains(self._openings, [messages, tools, variables]):
                 return [Part(text, True)]
+            named = self._contains(self._special, [messages, tools, variables])
         except RecursionError:
             raise TextError("messages or tools are nested too deeply") from None
         mark = next(mark for mark in _MARKS if mark not in text)
-        inputs = self._mark(messages, mark), self._mark(tools, mark)
-        marked = self._template.render(*inputs, add_generation_prompt, self._mark(variables, mark))
-        return self._split(marked, mark)
+
+        def render_with_marks(places: re.Pattern[str]) -> str:
+            inputs = [_mark(value, mark, places) for value in (messages, tools, variables)]
+            return self._template.render(inputs[0], inputs[1], add_generation_prompt, inputs[2])
+
+        marked = render_with_marks(self._special) if named else text
+        strict = render_with_marks(self._openings)
+        if self._special.findall(marked) != self._special.findall(strict):
+            return self._split(strict, mark)
+        return self._split(marked, mark) if named else [Part(text, True)]
 
     def _rendered(
         self,
@@ -78,16 +93,18 @@ class Chat:
         parts.append(Part(marked[start:].replace(mark, ""), False))
         return [part for part in parts if part.text]
 
-    def _contains_special(self, value: Any) -> bool:
+    def _contains(self, places: re.Pattern[str], value: Any) -> bool:
         if isinstance(value, str):
-            return self._special.search(value) is not None
+            return places.search(value) is not None
         if isinstance(value, Mapping):
-            return any(map(self._contains_special, [*value, *value.values()]))
-        return isinstance(value, Sequence) and any(map(self._contains_special, value))
+            return any(self._contains(places, inner) for inner in (*value, *value.values()))
+        return isinstance(value, Sequence) and any(self._contains(places, inner) for inner in value)
 
-    def _mark(self, value: Any, mark: str) -> Any:
-        if isinstance(value, str):
-            return self._special.sub(lambda name: name[0][0] + mark + name[0][1:], value)
-        if isinstance(value, Mapping):
-            return {self._mark(key, mark): self._mark(inner, mark) for key, inner in value.items()}
-        return [self._mark(inner, mark) for inner in value] if isinstance(value, Sequence) else value
+
+def _mark(value: Any, mark: str, places: re.Pattern[str]) -> Any:
+    """``value`` with ``mark`` behind the first character of each of ``places`` in its texts."""
+    if isinstance(value, str):
+        return places.sub(lambda found: found[0][0] + mark + found[0][1:], value)
+    if isinstance(value, Mapping):
+        return {_mark(key, mark, places): _mark(inner, mark, places) for key, inner in value.items()}
+    return [_mark(inner, mark, places) for inner in value] if isinstance(value, Sequence) else value

@@ -55,12 +55,12 @@ class Grammars:
         self._clock = clock
         self.tokenizer, self.vocabulary, self.eos_ids = tokenizer, vocabulary, sorted(eos_ids)
         self._trie: LLTokenizer | None = None
-        self._compiled: OrderedDict[bytes, Grammar] = OrderedDict()
+        self._compiled: OrderedDict[tuple[str, bytes], Grammar] = OrderedDict()
         self._lock = threading.Lock()
 
-    def find(self, message: pb.Grammar) -> Grammar | None:
-        """The compiled grammar of ``message`` from the cache; None if it is not there or has failed."""
-        key = _key(message)
+    def find(self, message: pb.Grammar, tenant: str = "") -> Grammar | None:
+        """The compiled grammar of the tenant's ``message`` from the cache; None if it is not there or has failed."""
+        key = _key(message, tenant)
         with self._lock:
             grammar = self._compiled.get(key)
             if grammar is None or grammar.failed:
@@ -68,16 +68,17 @@ class Grammars:
             self._compiled.move_to_end(key)
             return grammar
 
-    def compile(self, message: pb.Grammar, llg_definition: str | None = None) -> Grammar:
+    def compile(self, message: pb.Grammar, llg_definition: str | None = None, tenant: str = "") -> Grammar:
         """The compiled grammar of ``message``; `InvalidRequest` if it, or any grammar, cannot be compiled here.
 
-        ``llg_definition`` is the result of `definition`, if another process has called it.
+        ``llg_definition`` is the result of `definition`, if another process has called it. Tenants share no grammar: a
+        sequence that reaches the lexer's limits ends all that share it, and the time to compile tells a known one.
         """
-        if (cached := self.find(message)) is not None:
+        if (cached := self.find(message, tenant)) is not None:
             return cached
         grammar = self._compile(message, llg_definition)
         with self._lock:
-            self._compiled[_key(message)] = grammar
+            self._compiled[_key(message, tenant)] = grammar
             while len(self._compiled) > _MOST_CACHED:
                 self._compiled.popitem(last=False)
         return grammar
@@ -231,5 +232,5 @@ def refusal(why: str) -> InvalidRequest:
     return InvalidRequest(f"grammar {why}", param="grammar")
 
 
-def _key(message: pb.Grammar) -> bytes:
-    return bytes(message.SerializeToString(deterministic=True))
+def _key(message: pb.Grammar, tenant: str) -> tuple[str, bytes]:
+    return tenant, bytes(message.SerializeToString(deterministic=True))

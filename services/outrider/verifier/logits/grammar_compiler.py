@@ -21,13 +21,13 @@ class Compiler:
     """Compiles each new definition first in another process. Called from the event loop.
 
     One definition is tried at a time. Each tenant has at most one definition in the queue, so that a tenant with many
-    definitions gets no more turns than others.
+    definitions gets no more turns than others. No tenant gets what was compiled, or refused, for another.
     """
 
     def __init__(self, grammars: Grammars, trial: Trial | None = None) -> None:
         self._grammars = grammars
         self._trial = trial or Trial(grammars.tokenizer, grammars.vocabulary, grammars.eos_ids)
-        self._refused: OrderedDict[bytes, InvalidRequest] = OrderedDict()
+        self._refused: OrderedDict[tuple[str, bytes], InvalidRequest] = OrderedDict()
         self._turn = asyncio.Lock()
         self._tenants: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -36,15 +36,15 @@ class Compiler:
 
         `InvalidRequest` if it cannot be compiled or takes too much time or memory, `Unavailable` if it cannot be tried.
         """
-        if (grammar := self._find(message)) is not None:
+        if (grammar := self._find(message, tenant)) is not None:
             return grammar
         self._grammars.check(message)
         own = self._tenants.setdefault(tenant, asyncio.Lock())
         async with own:
             await self._turn.acquire()
-            if (grammar := self._find_in_turn(message)) is not None:
+            if (grammar := self._find_in_turn(message, tenant)) is not None:
                 return grammar
-            compiling = asyncio.create_task(self._compile(message))
+            compiling = asyncio.create_task(self._compile(message, tenant))
             compiling.add_done_callback(self._done)
             return await asyncio.shield(compiling)
 
@@ -59,16 +59,16 @@ class Compiler:
         """Ends the process that tries definitions."""
         self._trial.kill()
 
-    def _find(self, message: pb.Grammar) -> Grammar | None:
-        if (why := self._refused.get(_digest(message))) is not None:
+    def _find(self, message: pb.Grammar, tenant: str) -> Grammar | None:
+        if (why := self._refused.get((tenant, _digest(message)))) is not None:
             raise InvalidRequest(why.message, param=why.param)
-        return self._grammars.find(message)
+        return self._grammars.find(message, tenant)
 
-    def _find_in_turn(self, message: pb.Grammar) -> Grammar | None:
+    def _find_in_turn(self, message: pb.Grammar, tenant: str) -> Grammar | None:
         """As `_find`; keeps the turn only if the grammar has to be compiled."""
         grammar = None
         try:
-            grammar = self._find(message)
+            grammar = self._find(message, tenant)
         except InvalidRequest:
             self._turn.release()
             raise
@@ -81,19 +81,19 @@ class Compiler:
         if not compiling.cancelled():
             compiling.exception()  # marks it as retrieved: the caller may have left
 
-    async def _compile(self, message: pb.Grammar) -> Grammar:
+    async def _compile(self, message: pb.Grammar, tenant: str) -> Grammar:
         try:
-            return await asyncio.wrap_future(in_deep_thread(partial(self._try, message)))
+            return await asyncio.wrap_future(in_deep_thread(partial(self._try, message, tenant)))
         except InvalidRequest as why:
-            self._refused[_digest(message)] = why
+            self._refused[tenant, _digest(message)] = why
             while len(self._refused) > _REMEMBERED:
                 self._refused.popitem(last=False)
             raise
         except RuntimeError as error:
             raise Unavailable(f"no grammar can be compiled at the moment: {error}", retry_after=1.0) from None
 
-    def _try(self, message: pb.Grammar) -> Grammar:
-        return self._grammars.compile(message, self._trial.run(*kind_and_text(message)))
+    def _try(self, message: pb.Grammar, tenant: str) -> Grammar:
+        return self._grammars.compile(message, self._trial.run(*kind_and_text(message)), tenant)
 
 
 def _digest(message: pb.Grammar) -> bytes:

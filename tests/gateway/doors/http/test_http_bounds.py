@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from typing import Any
 
 import pytest
+from outrider.gateway.doors.http.connections import Connections
 from outrider.gateway.doors.http.edge import Edge
 from outrider.gateway.doors.http.messages import read_body
 from outrider.gateway.doors.http.server import HttpServer
@@ -48,8 +49,12 @@ class Answer:
 class Client:
     """A connection for raw bytes."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
+        self._reader, self._writer, self._port = reader, writer, port
+
+    async def again(self) -> Client:
+        """Another connection to the same server."""
+        return Client(*await asyncio.open_connection("127.0.0.1", self._port), self._port)
 
     async def send(self, *parts: bytes) -> None:
         """Sends ``parts`` one after the other, until the gateway closes the connection."""
@@ -80,12 +85,12 @@ class Client:
 
 
 @asynccontextmanager
-async def served(bounds: Bounds | None = None, app: Any = tell, **options: float) -> AsyncIterator[Client]:
+async def served(bounds: Bounds | None = None, app: Any = tell, **options: Any) -> AsyncIterator[Client]:
     """A connection to a gateway's server."""
     bounds = bounds or Bounds()
     tasks, server = Tasks(), HttpServer(Edge(app, bounds.body_idle_s), "127.0.0.1", 0, bounds=bounds, **options)
     server.start(tasks)
-    client = Client(*await asyncio.open_connection("127.0.0.1", server.port))
+    client = Client(*await asyncio.open_connection("127.0.0.1", server.port), server.port)
     try:
         yield client
     finally:
@@ -150,6 +155,27 @@ async def test_a_connection_may_be_idle_between_requests_for_longer_than_headers
 async def test_a_connection_that_never_asks_is_as_idle_as_one_between_requests() -> None:
     async with served(keep_alive_s=0.2) as client:
         assert await client.answers() == []
+
+
+@pytest.mark.parametrize(("most", "most_each", "why"), [(9, 1, "from 127.0.0.1"), (1, 9, "the most it takes")])
+async def test_a_connection_too_many_is_refused_until_another_ends(most: int, most_each: int, why: str) -> None:
+    async with served(connections=Connections(most, most_each)) as client:
+        with closing(await client.again()) as refused:
+            answer = await refused.answer()
+        assert (answer.status, answer.headers["retry-after"], answer.headers["connection"]) == (429, "1", "close")
+        assert why in answer.json["error"]["message"]
+        await client.send(b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n")
+        assert (await client.answer()).status == 200
+        with closing(await client.again()) as other:
+            await other.send(b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n")
+            assert (await other.answer()).status == 200
+
+
+async def test_a_proxy_that_is_trusted_may_have_any_number_of_connections() -> None:
+    async with served(connections=Connections(9, 1, ["127.0.0.0/8"])) as client:
+        with closing(await client.again()) as other:
+            await other.send(b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n")
+            assert (await other.answer()).status == 200
 
 
 @pytest.mark.parametrize("head", [POST + b"content-length: 9\r\n\r\n", CHUNKED])

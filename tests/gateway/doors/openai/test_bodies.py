@@ -158,7 +158,7 @@ def test_known_parameters_are_taken_at_values_that_ask_for_nothing() -> None:
             ["a", [1]],
             "prompt must be a string, an array of strings, an array of token ids, or an array of such",
         ),
-        ("prompt", ["a"] * 129, "prompt: 129 prompts with n = 1 ask for more than 128 answers: send several requests"),
+        ("prompt", ["a"] * 129, "prompt: 129 prompts are more than 128"),
         ("stream_options", {"include_usage": True}, "stream_options may only be given where stream is true"),
         ("stop", 5, "stop must be a string or an array of up to 16 strings, each of 1 to 1000 characters"),
         ("top_k", -2, "top_k must be an integer of at least 0 (0 keeps all), not -2"),

@@ -87,6 +87,7 @@ class Inference(InferenceServicer):
         async with self._calls.enter(context, "Tokenize", counts=True) as call:
             require_readable(request, self._settings.max_body_bytes)
             served = await self._generations.find(request.model or None, call.admission.caller)
+            await call.admission.take_turn(request.ByteSize())
             tokens = await self._generations.encode(served, _prompt(request), call.admission.caller)
             return pb.TokenizeResponse(tokens=tokens, context_length=served.context_length)
 
@@ -99,6 +100,7 @@ class Inference(InferenceServicer):
             return pb.DetokenizeResponse(text=text)
 
     async def _start(self, call: Call, request: pb.GenerateRequest, context: Context, *, resumable: bool) -> Flight:
+        await call.admission.take_turn(request.ByteSize())
         shaped = read_generation(request, self._settings.max_body_bytes)
         generation = shaped.generation if request.linger else _with_call_deadline(shaped.generation, context)
         shape = encode_shape(shaped.shape)

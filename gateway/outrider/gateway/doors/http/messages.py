@@ -8,6 +8,8 @@ from contextlib import aclosing
 from typing import Any, TypeVar
 
 import msgspec
+from outrider.gateway.admission.body_turns import Arrival, BodyTurns
+from outrider.gateway.admission.reservation import Admission
 from outrider.gateway.doors.http.plain_json import require_plain
 from outrider.gateway.errors import TimedOut, TooLarge, WrongContentType
 from outrider.mesh.errors import InvalidRequest
@@ -26,15 +28,19 @@ async def read_body(request: Request, limit: int) -> bytes:
     """The bytes of the request's body, unparsed.
 
     Raises `WrongContentType` unless it is said to be JSON, `TooLarge` for more than ``limit`` bytes, `TimedOut` if it
-    takes too long to arrive, `ClientDisconnect` if it never arrives whole, and `InvalidRequest` as `require_plain`.
+    takes too long to arrive, `ClientDisconnect` if it never arrives whole, `InvalidRequest` as `require_plain`, and
+    `Overloaded` as `Arrival`. The caller parses the bytes before it awaits anything.
     """
     _require_json(request)
-    body = await _read(request, limit)
+    admission: Admission | None = getattr(request.state, "admission", None)
+    with admission.arriving() if admission is not None else BodyTurns().arriving("") as arrival:
+        body = await _read(request, limit, arrival)
+        await arrival.turn()
     require_plain(body)
     return body
 
 
-async def _read(request: Request, limit: int) -> bytes:
+async def _read(request: Request, limit: int, arrival: Arrival) -> bytes:
     too_large = TooLarge(f"the body is larger than {limit} bytes")
     if int(request.headers.get("content-length", 0)) > limit:
         raise too_large
@@ -51,6 +57,7 @@ async def _read(request: Request, limit: int) -> bytes:
                 more = message.get("more_body", False)
                 if len(body) > limit:
                     raise too_large
+                arrival.grow(len(body))
                 timer.reschedule(min(loop.time() + idle_s, end))
     except TimeoutError:
         raise TimedOut(f"the body did not arrive within {_BODY_S:g} s, or paused for {idle_s:g} s") from None

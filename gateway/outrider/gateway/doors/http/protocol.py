@@ -10,7 +10,8 @@ import httptools
 import msgspec
 from outrider.gateway import metrics
 from outrider.gateway.doors.http.buffered_transport import BufferedTransport
-from outrider.gateway.errors import HeadersTooLarge, TargetTooLong, TimedOut, error_answer
+from outrider.gateway.doors.http.connections import Connections, notice_absence
+from outrider.gateway.errors import HeadersTooLarge, TargetTooLong, TimedOut, error_answer, error_headers
 from outrider.gateway.settings import Bounds
 from outrider.mesh.errors import InvalidRequest, OutriderError
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
@@ -28,9 +29,10 @@ class Protocol(HttpToolsProtocol):
     Bytes are counted before the parser joins them. Trailers and extensions of chunks have the same bound as headers.
     """
 
-    def __init__(self, *args: Any, bounds: Bounds, **more: Any) -> None:
+    def __init__(self, *args: Any, bounds: Bounds, connections: Connections, **more: Any) -> None:
         super().__init__(*args, **more)
-        self._bounds = bounds
+        self._bounds, self._connections = bounds, connections
+        self._address: str | None = None  # that this connection is counted under
         self._in_head, self._begun, self._refused = True, False, False
         self._part = 0  # number of heads and bodies that have begun
         self._size = self._body = self._discarded = 0  # bytes of the present part so far
@@ -38,13 +40,26 @@ class Protocol(HttpToolsProtocol):
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """Begins; a client that sends nothing is closed like one that is idle between requests."""
+        """Begins, unless there are too many connections.
+
+        A client that sends nothing is closed like one that is idle between requests.
+        """
         super().connection_made(BufferedTransport(transport))  # type: ignore[arg-type] # it forwards to a transport
+        address = str((transport.get_extra_info("peername") or [""])[0])
+        try:
+            self._connections.enter(address)
+        except OutriderError as error:
+            self._refuse(error)
+            return self.transport.close()
+        self._address = address
+        notice_absence(transport)
         self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stops the timer, and ends."""
         self._unset_timer()
+        if self._address is not None:
+            self._connections.leave(self._address)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -172,6 +187,7 @@ class Protocol(HttpToolsProtocol):
         body = msgspec.json.encode(error_answer(error))
         headers = [
             *self.server_state.default_headers,
+            *((name.encode(), value.encode()) for name, value in error_headers(error).items()),
             (b"content-type", b"application/json"),
             (b"content-length", str(len(body)).encode()),
             (b"connection", b"close"),

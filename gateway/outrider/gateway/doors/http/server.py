@@ -9,6 +9,7 @@ from contextlib import ExitStack, nullcontext
 from functools import partial
 
 import uvicorn
+from outrider.gateway.doors.http.connections import Connections
 from outrider.gateway.doors.http.protocol import Protocol
 from outrider.gateway.settings import Bounds
 from outrider.mesh.addresses import require_free
@@ -23,7 +24,8 @@ _KEEP_ALIVE_S = 75  # longer than proxies in front of the gateway keep idle conn
 class HttpServer:
     """Serves ``app`` on ``host`` and ``port`` until it is stopped.
 
-    The kernel distributes new connections among processes that ``share`` a port. ``bounds`` are those of requests.
+    The kernel distributes new connections among processes that ``share`` a port. ``bounds`` are those of requests,
+    ``connections`` bounds the number of connections.
     A connection without a request is closed after ``keep_alive_s`` seconds. With ``tls`` the port speaks TLS only.
     """
 
@@ -35,6 +37,7 @@ class HttpServer:
         *,
         share: bool = False,
         bounds: Bounds | None = None,
+        connections: Connections | None = None,
         keep_alive_s: float = _KEEP_ALIVE_S,
         tls: ssl.SSLContext | None = None,
     ) -> None:
@@ -42,7 +45,9 @@ class HttpServer:
         config = uvicorn.Config(
             app,
             loop="none",
-            http=partial(Protocol, bounds=bounds or Bounds()),  # type: ignore[arg-type] # it makes protocols
+            http=partial(  # type: ignore[arg-type] # it makes protocols
+                Protocol, bounds=bounds or Bounds(), connections=connections or Connections(_BACKLOG, _BACKLOG)
+            ),
             ws="none",
             lifespan="off",
             log_config=None,

@@ -21,7 +21,7 @@ from outrider.gateway.generation.record import Key
 from outrider.gateway.requests.models import require_allowed
 from outrider.gateway.settings import GatewaySettings
 from outrider.mesh.bus import Endpoint, MicroService, Query
-from outrider.mesh.errors import Internal, InvalidRequest, OutriderError, Unavailable
+from outrider.mesh.errors import Internal, InvalidRequest, OutriderError, Overloaded, Unavailable
 from outrider.mesh.service import Mesh
 from outrider.mesh.telemetry import get_logger
 from outrider.wire import subjects
@@ -29,6 +29,8 @@ from outrider.wire.frames import Finish, Frame, encode_frame, token_subject
 
 Work = Callable[[Query, Admission, dict[str, str]], Awaitable[None]]
 
+_MOST_QUERIES = 1000
+"""Messages that are being answered at once; a further one is refused."""
 _log = get_logger("nats")
 
 
@@ -38,6 +40,7 @@ class NatsDoor:
     def __init__(self, mesh: Mesh, flights: Flights, settings: GatewaySettings, access: AccessControl) -> None:
         self._bus, self._tasks, self._settings, self._access = mesh.bus, mesh.tasks, settings, access
         self._instance = mesh.instance
+        self._handled = 0
         self._flights, self._generations = flights, Generations(flights, settings)
         self._keeper = Keeper(flights, mesh.bus, mesh.tasks, settings.nats_request_s)
         self._service = MicroService(
@@ -72,6 +75,9 @@ class NatsDoor:
 
     def _endpoint(self, name: str, subject: str, work: Work, *, counts: bool = False) -> Endpoint:
         async def handle(query: Query) -> None:
+            if self._handled >= _MOST_QUERIES:
+                return await queries.refuse(query, Overloaded("too many requests over NATS at once"), {})
+            self._handled += 1
             self._tasks.spawn(self._handle(name, query, work, counts), name)
 
         return Endpoint(name, subject, handle)
@@ -90,6 +96,7 @@ class NatsDoor:
             _log.exception("a request failed", endpoint=name)
             await queries.refuse(query, Internal(), headers)
         finally:
+            self._handled -= 1
             metrics.messages.labels(name, str(status)).inc()
 
     async def _hello(self, query: Query, admission: Admission, headers: dict[str, str]) -> None:
@@ -103,6 +110,7 @@ class NatsDoor:
     async def _generate(self, query: Query, admission: Admission, headers: dict[str, str]) -> None:
         """Answers when the ledger has the request: any gateway can then resume or cancel it."""
         limit, ignored = self._settings.max_body_bytes, collector(self._settings)
+        await admission.take_turn(len(query.data))
         request = queries.read_generate(query, admission.caller.tenant, limit, ignored)
         names = request.shaped.shape.ignored
         headers.update(ignored_header(names))

@@ -10,7 +10,7 @@ from outrider.gateway.doors.openai.stored_form import Shape
 from outrider.gateway.doors.schema.generation import GenerationBody
 from outrider.gateway.doors.schema.ignored import shown_names
 from outrider.gateway.doors.schema.parameters import read
-from outrider.gateway.doors.schema.prompts import PROMPTS, TemplateKwargs, chat, prompts
+from outrider.gateway.doors.schema.prompts import MOST_PROMPTS, PROMPTS, TemplateKwargs, chat, prompts
 from outrider.gateway.doors.schema.structure import ResponseFormat, format_structure, merged_structure
 from outrider.gateway.doors.schema.tools import Tool, ToolChoice, read_call_rules, template_tools
 from outrider.gateway.doors.schema.unsupported import CHAT, COMPLETION
@@ -20,7 +20,7 @@ from outrider.mesh.errors import InvalidRequest
 from outrider.wire.bounds import Count, Flag, integers
 from outrider.wire.sampling import Length, Logprobs
 
-MOST_CHOICES = 128
+MOST_CHOICES = MOST_PROMPTS
 """Most answers to one request, over all its prompts."""
 _COMPLETION_TOKENS = 16  # OpenAI's default
 

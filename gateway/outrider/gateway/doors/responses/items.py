@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 from outrider.gateway.doors.responses.json_types import OutputCall, OutputItem, OutputMessage
 from outrider.gateway.doors.schema.parameters import convert
+from outrider.gateway.doors.schema.prompts import require_few_messages
 from outrider.mesh.errors import InvalidRequest
 
 _ROLES = {"developer": "system"}
@@ -86,6 +87,7 @@ def messages(value: str | list[dict[str, Any]]) -> list[Message]:
     """``input`` as messages; calls join an assistant's message before them. Raises `InvalidRequest` for a bad item."""
     if isinstance(value, str):
         return [{"role": "user", "content": value}]
+    require_few_messages(value, "input")
     conversation: list[Message] = []
     for place, raw in enumerate(value):
         for message in _item(raw, f"input[{place}]").messages():

@@ -39,6 +39,7 @@ class UnsupportedParameters(msgspec.Struct, frozen=True):
 
 _NONE_UNSUPPORTED = UnsupportedParameters()
 _MOST_EXACT = 1 << 63
+_MOST_FLOATS = 4096
 
 
 def read(
@@ -105,11 +106,11 @@ def _missing(name: str, hint: Any, ignored: list[str] | None) -> InvalidRequest:
 def _integral(value: Any, depth: int = 2) -> Any:
     """``value`` with whole floats, such as 64.0, as integers; also those in arrays, down to ``depth`` levels.
 
-    No parameter has numbers further down.
+    No parameter has numbers further down. Longer arrays than `_MOST_FLOATS` stay as they are.
     """
     if isinstance(value, float) and value.is_integer() and abs(value) < _MOST_EXACT:
         return int(value)
-    if isinstance(value, list) and depth:
+    if isinstance(value, list) and depth and len(value) <= _MOST_FLOATS:
         return [_integral(entry, depth - 1) for entry in value]
     return value
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, NoReturn
 
@@ -12,6 +13,16 @@ from outrider.mesh.errors import InvalidRequest
 from outrider.wire.bounds import INT32
 
 PROMPTS = "a string, an array of strings, an array of token ids, or an array of such arrays"
+MOST_PROMPTS = 128
+MOST_IDS = 1 << 20
+"""Most token ids of one prompt: as many as the longest contexts of open models."""
+_MOST_NAMED = 4096
+"""Most token ids among which a wrong one is named: to name it is slow."""
+MOST_MESSAGES = 4096
+MOST_PARTS = 1024
+"""Most parts of one message's content."""
+_ROLE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
+"""Templates may put a role between the halves of a special token's name."""
 
 
 def prompts(value: str | Sequence[Any], add_special: bool = True, parse_special: bool | None = None) -> list[Prompt]:
@@ -21,11 +32,13 @@ def prompts(value: str | Sequence[Any], add_special: bool = True, parse_special:
     """
     if isinstance(value, str):
         return [Text(value, add_special, parse_special)]
+    if len(value) > MOST_PROMPTS and isinstance(value[0], (str, list)):
+        raise InvalidRequest(f"prompt: {len(value)} prompts are more than {MOST_PROMPTS}", param="prompt")
     if value and all(isinstance(entry, str) for entry in value):
         return [Text(entry, add_special, parse_special) for entry in value]
     if value and all(isinstance(entry, list) for entry in value):
         return [_tokens(entry, f"prompt[{place}]") for place, entry in enumerate(value)]
-    if any(isinstance(entry, (str, list)) for entry in value):
+    if {str, list} & set(map(type, value)):
         _refuse("prompt", f"must be {PROMPTS}")
     return [_tokens(value, "prompt")]
 
@@ -44,13 +57,32 @@ def chat(messages: Sequence[Mapping[str, Any]], variables: Mapping[str, Any] | N
 
     Other fields of messages go to the template unchanged. Raises `InvalidRequest`.
     """
+    require_few_messages(messages, "messages")
     flat = [_message(message, f"messages[{place}]") for place, message in enumerate(messages)]
     variables_json = msgspec.json.encode(variables).decode() if variables else ""
     return Messages(msgspec.json.encode(flat).decode(), variables=variables_json)
 
 
+def require_few_messages(messages: Sequence[Any], param: str) -> None:
+    """Raises `InvalidRequest` for more than `MOST_MESSAGES` messages."""
+    if len(messages) > MOST_MESSAGES:
+        _refuse(param, f"may hold up to {MOST_MESSAGES} entries, not {len(messages)}")
+
+
 def _tokens(values: Sequence[Any], where: str) -> Tokens:
+    if len(values) > MOST_IDS:
+        _refuse(where, f"may hold up to {MOST_IDS} token ids, not {len(values)}")
+    if set(map(type, values)) <= {int, float} and (ids := _whole(values)) and min(ids) >= 0 and max(ids) <= INT32:
+        return Tokens(ids)
+    if len(values) > _MOST_NAMED:
+        _refuse(where, "must hold token ids, integers from 0 on")
     return Tokens([_token(value, f"{where}[{place}]") for place, value in enumerate(values)])
+
+
+def _whole(values: Sequence[int | float]) -> list[int]:
+    """``values`` as integers; no integers if one of them is a fraction."""
+    ids = list(map(int, values))
+    return ids if ids == values else []
 
 
 def _token(value: Any, where: str) -> int:
@@ -61,9 +93,11 @@ def _token(value: Any, where: str) -> int:
 
 def _message(message: Mapping[str, Any], place: str) -> dict[str, Any]:
     role, content = message.get("role"), message.get("content")
-    if not isinstance(role, str):
-        _refuse(f"{place}.role", "must be a string like user, assistant or system")
+    if not isinstance(role, str) or _ROLE.fullmatch(role) is None:
+        _refuse(f"{place}.role", "must be a word like user, assistant or system")
     if isinstance(content, list):
+        if len(content) > MOST_PARTS:
+            _refuse(f"{place}.content", f"may hold up to {MOST_PARTS} parts, not {len(content)}")
         content = "".join(_part(part, f"{place}.content[{index}]") for index, part in enumerate(content))
     elif content is not None and not isinstance(content, str):
         _refuse(f"{place}.content", "must be a string or an array of text parts")
