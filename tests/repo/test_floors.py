@@ -79,7 +79,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "grpc",
         "nats",
     ),
-    "cli": ("settings", "bus", "stores", "certificates", "processes", "commands", "main"),
+    "cli": ("settings", "bus", "stores", "certificates", "credentials", "processes", "commands", "main"),
     "loadtest": ("meshes", "load", "report", "chats", "peers", "attack", "bench", "experiments", "__main__"),
 }
 """Rooms of a package and modules beside them, in order: each may import those before it."""

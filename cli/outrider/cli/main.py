@@ -228,6 +228,20 @@ def config_check(
 
 
 @app.command()
+def credentials(
+    secrets: Annotated[Path, typer.Argument(metavar="DIR", help="Directory of all secrets.", file_okay=False)],
+    into: Annotated[Path, typer.Option(help="Where each service gets a folder with its own.", file_okay=False)],
+    every: Annotated[
+        float | None, typer.Option(min=0.1, metavar="S", help="Go on, and hand out again every S seconds.")
+    ] = None,
+) -> None:
+    """Make users and certificates of a mesh, renew certificates that are due, and hand each service its own."""
+    from outrider.cli.commands.credentials import run
+
+    _exit(run(secrets, into, every))
+
+
+@app.command()
 def version() -> None:
     """Print the version."""
     from importlib import metadata

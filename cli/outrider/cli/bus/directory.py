@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -10,13 +11,14 @@ from pathlib import Path
 
 import msgspec
 from outrider.cli.bus.rights import CLIENT, USERS, client_rights
-from outrider.cli.bus.seeds import make_seed, public_key
+from outrider.cli.bus.seeds import make_secret, make_seed, public_key
 from outrider.mesh.bus import SEED_SUFFIX
 from outrider.mesh.bus.rights import Rights, minimal
 from outrider.mesh.errors import ConfigError
 from outrider.wire.tenants import NAME
 
 _SERVER = "nats-server"
+_KEY_BYTES = 32
 
 
 class BusDirectory:
@@ -33,6 +35,11 @@ class BusDirectory:
     def users(self) -> Path:
         """The part of the broker's configuration that lists the users: public keys and rights, no secrets."""
         return self.path / "users.conf"
+
+    @property
+    def encryption(self) -> Path:
+        """The part of the broker's configuration with the key of its store, if the store is to be encrypted."""
+        return self.path / "encryption.conf"
 
     @property
     def pid(self) -> Path:
@@ -55,6 +62,13 @@ class BusDirectory:
             for user in USERS:
                 make_seed(self.seed(user))
             self._write_users()
+
+    def encrypt_store(self) -> None:
+        """Makes the key of the broker's store, unless there is one; the next `write` has the broker read the key."""
+        with _explaining(self.path):
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            cipher = f'jetstream: {{cipher: chacha, key: "{secrets.token_hex(_KEY_BYTES)}"}}\n'
+            make_secret(self.encryption, cipher.encode())
 
     def renew(self) -> None:
         """Writes new seeds in the place of all that are there; clients have none then."""
@@ -87,7 +101,9 @@ class BusDirectory:
 
     def _write_users(self) -> None:
         entries = ",\n".join(_entry(name, key, rights) for name, key, rights in self._rights())
-        text = f"# Users of an Outrider mesh, written by `outrider`.\nauthorization: {{users: [\n{entries}\n]}}\n"
+        include = f"include ./{self.encryption.name}\n" if self.encryption.exists() else ""
+        users = f"authorization: {{users: [\n{entries}\n]}}\n"
+        text = f"# Users of an Outrider mesh, written by `outrider`.\n{include}{users}"
         new = self.users.with_suffix(".new")
         new.write_text(text)
         new.chmod(0o600)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from contextlib import suppress
 from pathlib import Path
 
 import nkeys
@@ -14,12 +15,15 @@ _SEED_BYTES = 32
 
 def make_seed(path: Path) -> None:
     """Writes the seed of a new user, unless ``path`` has one."""
-    try:
+    make_secret(path, nkeys.encode_seed(secrets.token_bytes(_SEED_BYTES), nkeys.PREFIX_BYTE_USER))
+
+
+def make_secret(path: Path, content: bytes) -> None:
+    """Writes a file that only its owner reads, unless ``path`` exists."""
+    with suppress(FileExistsError):
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return
-    with os.fdopen(file, "wb") as seed:
-        seed.write(nkeys.encode_seed(secrets.token_bytes(_SEED_BYTES), nkeys.PREFIX_BYTE_USER))
+        with os.fdopen(file, "wb") as secret:
+            secret.write(content)
 
 
 def public_key(path: Path) -> str:

@@ -20,9 +20,14 @@ Directory = Annotated[
 
 
 @bus_app.command("config")
-def config(directory: Directory) -> None:
+def config(
+    directory: Directory,
+    encrypt_store: Annotated[
+        bool, typer.Option("--encrypt-store", help="Make a key, with which the broker encrypts what it stores.")
+    ] = False,
+) -> None:
     """Make a seed for each kind of service, and the list of users for the broker."""
-    _run(directory, _write)
+    _run(directory, lambda bus: _write(bus, encrypt_store))
 
 
 @bus_app.command("issue")
@@ -42,7 +47,9 @@ def rights() -> None:
     typer.echo(rights_table())
 
 
-def _write(bus: BusDirectory) -> None:
+def _write(bus: BusDirectory, encrypt_store: bool) -> None:
+    if encrypt_store:
+        bus.encrypt_store()
     bus.write()
     users, pid = bus.users.resolve(), bus.pid.resolve()
     print(f"nats-server --jetstream --config {users} --pid {pid} serves the users in it, and no others.")

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from outrider.cli.certificates.defaults import AUTHORITY_DAYS, DAYS, LOCAL_HOSTS, TRUST_DOMAIN
 
 if TYPE_CHECKING:
     from outrider.cli.certificates.directory import Issued
 
 certs_app = typer.Typer(help="Certificates for TLS between services, from an authority in a directory.")
-
-_LOCAL = ("localhost", "127.0.0.1", "::1")
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Directory of the authority.")]
 Days = Annotated[float, typer.Option(min=0.01, max=3650, help="Days until it expires.")]
@@ -25,8 +24,8 @@ Days = Annotated[float, typer.Option(min=0.01, max=3650, help="Days until it exp
 @certs_app.command("init")
 def certs_init(
     folder: Folder,
-    trust_domain: Annotated[str, typer.Option(help="Name of the mesh in its certificates.")] = "outrider.internal",
-    days: Days = 1825,
+    trust_domain: Annotated[str, typer.Option(help="Name of the mesh in its certificates.")] = TRUST_DOMAIN,
+    days: Days = AUTHORITY_DAYS,
 ) -> None:
     """Make an authority; its key stays in DIR, which only you can read."""
     from outrider.cli.certificates.directory import Directory
@@ -51,7 +50,7 @@ def certs_issue(
             help="A name or an address by which clients reach a gateway; may be repeated. [localhost, 127.0.0.1, ::1]",
         ),
     ] = None,
-    days: Days = 7,
+    days: Days = DAYS,
 ) -> None:
     """Issue a certificate and a new key, as NAME.crt and NAME.key in DIR."""
     from outrider.cli.certificates.authority import Issue
@@ -59,7 +58,7 @@ def certs_issue(
 
     with _sentences():
         _require_kind(kind)
-        known_by = hosts or (() if kind == "client" else _LOCAL)
+        known_by = hosts or (() if kind == "client" else LOCAL_HOSTS)
         issue = Issue(kind, known_by, timedelta(days=days))
         _print([Directory(folder).issue(name or kind, issue)])
 

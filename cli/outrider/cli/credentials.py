@@ -1,0 +1,77 @@
+"""Credentials of a mesh in folders: each service's own, in a folder that can be mounted for that service alone."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from outrider.cli.bus.directory import BusDirectory
+from outrider.cli.bus.rights import ADMIN, USERS
+from outrider.cli.certificates.authority import Issue
+from outrider.cli.certificates.defaults import AUTHORITY_DAYS, DAYS, LOCAL_HOSTS, TRUST_DOMAIN
+from outrider.cli.certificates.directory import AUTHORITY, CERTIFICATE, KEY, Directory, replace
+from outrider.mesh.errors import ConfigError
+from outrider.mesh.security import KINDS
+
+BROKER = "broker"
+SERVICES = tuple(kind for kind in KINDS if kind in USERS)
+"""Kinds of processes that have both a certificate and a user."""
+_ENDS = (signal.SIGTERM, signal.SIGINT)
+_SECRET, _PUBLIC = 0o600, 0o644
+
+
+def hand_out(secrets: Path, folders: Path) -> None:
+    """Makes what is missing in ``secrets``, renews certificates that are due, and copies to each service its own.
+
+    ``secrets/bus`` is a directory of `outrider bus`, ``secrets/certs`` one of `outrider certs`. What is there is kept.
+    The folder of a service has its seed, its certificate, the key and the certificate of the authority; that of
+    `admin` its seed; that of `broker` the users and the key of the store, the users last. A file that differs is
+    replaced in one step. `ConfigError` for what cannot be read or written.
+    """
+    bus, certs = BusDirectory(secrets / "bus"), Directory(secrets / "certs")
+    bus.encrypt_store()
+    bus.write()
+    _certify(certs)
+    for folder, files in _owners(bus, certs):
+        for file in files:
+            _copy(file, folders / folder)
+
+
+def keep_handing_out(secrets: Path, folders: Path, every_s: float) -> None:
+    """Calls `hand_out` now and every ``every_s`` seconds, until SIGTERM or SIGINT."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
+    hand_out(secrets, folders)
+    while signal.sigtimedwait(_ENDS, every_s) is None:
+        hand_out(secrets, folders)
+
+
+def _certify(certs: Directory) -> None:
+    if not (certs.path / f"{AUTHORITY}{CERTIFICATE}").exists():
+        certs.init(TRUST_DOMAIN, timedelta(days=AUTHORITY_DAYS))
+    issued = {each.name for each in certs.issued()}
+    for kind in SERVICES:
+        if kind not in issued:
+            certs.issue(kind, Issue(kind, LOCAL_HOSTS, timedelta(days=DAYS)))
+    certs.rotate(datetime.now(UTC))
+
+
+def _owners(bus: BusDirectory, certs: Directory) -> Iterator[tuple[str, list[Path]]]:
+    """Each folder, and the files that belong into it."""
+    authority = certs.path / f"{AUTHORITY}{CERTIFICATE}"
+    for kind in SERVICES:
+        yield kind, [bus.seed(kind), authority, *(certs.path / f"{kind}{ending}" for ending in (KEY, CERTIFICATE))]
+    yield ADMIN, [bus.seed(ADMIN)]
+    yield BROKER, [bus.encryption, bus.users]
+
+
+def _copy(file: Path, folder: Path) -> None:
+    target = folder / file.name
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        content = file.read_bytes()
+        if not target.exists() or target.read_bytes() != content:
+            replace(target, content, _PUBLIC if target.suffix == CERTIFICATE else _SECRET)
+    except OSError as error:
+        raise ConfigError(f"{target} cannot be written: {error.strerror}") from None
