@@ -1,10 +1,16 @@
 # All of Outrider's images: docker build --target gateway|tokenizer|kvcache|proposer|verifier .
 #
-# A service is installed into a virtual environment in a stage of its own and only that is copied into its image.
-# The gateway, the tokenizer and the KV cache come without torch, and without compiled code: they have no C++ compiler. TORCH_INDEX names another package index for torch, for one
-# that has builds without CUDA, say.
+# Packages are installed into a virtual environment in a stage of its own and only that is copied into an image. Each
+# package has its version and its hashes in a lock (requirements/), and pip takes no other file. Outrider's own wheel,
+# with compiled code, is built once for all images. The gateway, the tokenizer and the KV cache come without torch.
+#
+#   --build-arg TORCH=cuda      torch from PyPI, with CUDA; by default the build for CPUs, from PyTorch's own index
+#   --build-arg TORCH_INDEX=…   a mirror of that index
+#   --build-arg PYTHON=python:3.11-slim@sha256:…      the base image by its digest
 
-FROM python:3.11-slim AS base
+ARG PYTHON=python:3.11-slim
+
+FROM ${PYTHON} AS base
 ENV PATH=/opt/outrider/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
@@ -25,33 +31,48 @@ RUN mkdir /models && chown outrider:outrider /models
 VOLUME /models
 
 
-FROM base AS source
+# Packages that PyPI has no wheel of are built with the locked setuptools.
+FROM base AS environment
 WORKDIR /source
+ENV PIP_NO_CACHE_DIR=1 \
+    PIP_DISABLE_PIP_VERSION_CHECK=1
 RUN python3 -m venv /opt/outrider
-COPY pyproject.toml hatch_build.py constraints.txt LICENSE README.md ./
+COPY requirements/build.txt requirements/
+RUN pip install --require-hashes -r requirements/build.txt
 
 
-FROM source AS gateway-build
-RUN pip install --no-cache-dir -c constraints.txt '.[gateway]'
+FROM environment AS wheel
+RUN apt-get update && apt-get install -y --no-install-recommends g++ && rm -rf /var/lib/apt/lists/*
 COPY . .
-RUN pip install --no-cache-dir --no-deps --force-reinstall .
+RUN python -m hatchling build -t wheel -d /dist
+
+
+FROM environment AS gateway-build
+COPY requirements/gateway.txt requirements/
+RUN pip install --require-hashes --no-build-isolation -r requirements/gateway.txt
+COPY --from=wheel /dist /dist
+RUN pip install --no-index --no-deps /dist/*.whl && pip check
 
 
 FROM base AS gateway
 ENV OUTRIDER_GATEWAY_PORT=8080 \
     OUTRIDER_GATEWAY_GRPC_PORT=8081
+# Volumes of `outrider credentials` take their owner from these directories.
+RUN mkdir /secrets /credentials /store && cd /credentials \
+    && mkdir gateway tokenizer proposer verifier kvcache admin broker && chown -R outrider:outrider /secrets . /store
 COPY --from=gateway-build /opt/outrider /opt/outrider
 USER outrider
 EXPOSE 8080 8081
 HEALTHCHECK --interval=3s --timeout=3s --start-period=120s --retries=3 \
-    CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8080/readyz', timeout=2)"]
+    CMD ["python", "-c", "import os, ssl, urllib.request as r; tls = 's' * bool(os.getenv('OUTRIDER_GATEWAY_DOOR_CERTIFICATE')); r.urlopen(f'http{tls}://127.0.0.1:8080/readyz', timeout=2, context=ssl._create_unverified_context())"]
 CMD ["python", "-m", "outrider.gateway"]
 
 
-FROM source AS tokenizer-build
-RUN pip install --no-cache-dir -c constraints.txt '.[tokenizer]'
-COPY . .
-RUN pip install --no-cache-dir --no-deps --force-reinstall .
+FROM environment AS tokenizer-build
+COPY requirements/tokenizer.txt requirements/
+RUN pip install --require-hashes --no-build-isolation -r requirements/tokenizer.txt
+COPY --from=wheel /dist /dist
+RUN pip install --no-index --no-deps /dist/*.whl && pip check
 
 
 FROM with-models AS tokenizer
@@ -60,10 +81,11 @@ USER outrider
 CMD ["python", "-m", "outrider.tokenizer"]
 
 
-FROM source AS kvcache-build
-RUN pip install --no-cache-dir -c constraints.txt '.[kvcache]'
-COPY . .
-RUN pip install --no-cache-dir --no-deps --force-reinstall .
+FROM environment AS kvcache-build
+COPY requirements/kvcache.txt requirements/
+RUN pip install --require-hashes --no-build-isolation -r requirements/kvcache.txt
+COPY --from=wheel /dist /dist
+RUN pip install --no-index --no-deps /dist/*.whl && pip check
 
 
 FROM base AS kvcache
@@ -72,12 +94,14 @@ USER outrider
 CMD ["python", "-m", "outrider.kvcache"]
 
 
-FROM source AS engine-build
-ARG TORCH_INDEX=
-RUN apt-get update && apt-get install -y --no-install-recommends g++ && rm -rf /var/lib/apt/lists/*
-RUN pip install --no-cache-dir ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"} -c constraints.txt '.[engine,tokenizer]'
-COPY . .
-RUN pip install --no-cache-dir --no-deps --force-reinstall .
+FROM environment AS engine-build
+ARG TORCH=cpu
+ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+COPY requirements/engine.txt requirements/torch-${TORCH}.txt requirements/
+RUN pip install --require-hashes --no-build-isolation -r requirements/engine.txt
+RUN pip install --require-hashes --no-deps --extra-index-url "$TORCH_INDEX" -r requirements/torch-${TORCH}.txt
+COPY --from=wheel /dist /dist
+RUN pip install --no-index --no-deps /dist/*.whl && pip check
 
 
 FROM with-models AS proposer

@@ -1,12 +1,13 @@
 # Commands for contributors. Begin with `make run`.
 PYTHON ?= python3
 BIN := .venv/bin
-SOURCES := hatch_build.py wire mesh native kernels models services gateway cli loadtest clients/python
+SOURCES := hatch_build.py requirements wire mesh native kernels models services gateway cli loadtest clients/python
 PROTOC := $(BIN)/python -m grpc_tools.protoc -I proto
 CLIENT := clients/python/outrider_client
+SBOM := PYTHONWARNINGS=ignore .venv-tools/bin/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible
 ARGS ?=
 
-.PHONY: setup dev run test lint types proto proto-check client-sync client-sync-check bench kernels-report kernels-bench contract chaos attack typescript clients-check pocket wheel clean
+.PHONY: setup dev run test lint types proto proto-check client-sync client-sync-check bench kernels-report kernels-bench contract chaos attack typescript clients-check lock sbom audit pocket wheel clean
 
 setup: .venv/.installed
 
@@ -92,6 +93,27 @@ clients-check: dev
 	.venv-clients/bin/pip install --quiet --disable-pip-version-check -r tests/clients/python/requirements.txt
 	npm --prefix tests/clients/npm ci --no-audit --no-fund --ignore-scripts
 	$(BIN)/pytest tests/clients/test_published.py $(ARGS)
+
+.venv-tools/.installed: requirements/tools.txt
+	$(PYTHON) -m venv .venv-tools
+	.venv-tools/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/tools.txt
+	@touch $@
+
+# Pins the packages of the images with their hashes, after a change of pyproject.toml or constraints.txt.
+lock: .venv-tools/.installed
+	.venv-tools/bin/python requirements/lock.py
+
+# Lists the packages of each image, and of .venv, in CycloneDX's format.
+sbom: .venv-tools/.installed setup
+	mkdir -p out/sbom
+	for image in gateway tokenizer kvcache; do $(SBOM) requirements/$$image.txt -o out/sbom/$$image.cdx.json; done
+	for build in cpu cuda; do \
+	  cat requirements/engine.txt requirements/torch-$$build.txt | $(SBOM) - -o out/sbom/engine-$$build.cdx.json; done
+	.venv-tools/bin/cyclonedx-py environment .venv --pyproject pyproject.toml -o out/sbom/environment.cdx.json
+
+# Asks whether packages of the images have known vulnerabilities.
+audit: .venv-tools/.installed
+	.venv-tools/bin/python requirements/audit.py
 
 pocket: dev
 	$(BIN)/python -m outrider.models.pocket.recipe --out out/pocket $(ARGS)
