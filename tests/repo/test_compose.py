@@ -1,4 +1,4 @@
-"""The services of compose.yaml: their variables are settings, and their models are kept."""
+"""The services of compose.yaml: their variables are settings, their models are kept, and each sees only its own secrets."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 import yaml
+from outrider.cli.credentials import SERVICES as SERVED
 from outrider.cli.settings import effective
 
 REPOSITORY = Path(__file__).parents[2]
-SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((REPOSITORY / "compose.yaml").read_text())["services"]
-KINDS = {name: name.removesuffix("-gpu").replace("prefill", "verifier") for name in SERVICES if name != "nats"}
+COMPOSE: dict[str, dict[str, Any]] = yaml.safe_load((REPOSITORY / "compose.yaml").read_text())
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+HELPERS = {"nats", "credentials", "admin"}
+KINDS = {name: name.removesuffix("-gpu").replace("prefill", "verifier") for name in SERVICES.keys() - HELPERS}
 WITH_MODELS = {name for name, kind in KINDS.items() if kind in ("tokenizer", "proposer", "verifier")}
 
 
@@ -34,10 +37,13 @@ def settings(service: str, shell: dict[str, str], monkeypatch: pytest.MonkeyPatc
     return {key: setting.value for key, setting in effective(KINDS[service], None, {}).items()}
 
 
-@pytest.mark.parametrize("service", KINDS)
+@pytest.mark.parametrize("service", sorted(KINDS))
 def test_every_variable_is_a_setting_of_its_service(service: str, monkeypatch: pytest.MonkeyPatch) -> None:
     read = settings(service, {}, monkeypatch)
     assert read["nats_url"] == "nats://nats:4222"
+    assert read["nats_credentials"] == "/credentials"
+    assert (read["tls_certificate"], read["tls_key"]) == ("/credentials/{kind}.crt", "/credentials/{kind}.key")
+    assert read["tls_ca"] == "/credentials/ca.crt"
     assert read.get("model", "pocket") == "pocket"
 
 
@@ -52,11 +58,39 @@ def test_one_variable_names_the_model_of_all_services(service: str, monkeypatch:
 
 @pytest.mark.parametrize("service", sorted(WITH_MODELS))
 def test_services_with_models_keep_them_in_the_volume_and_pass_the_token_on(service: str) -> None:
-    assert SERVICES[service]["volumes"] == ["models:/models"]
-    assert SERVICES[service]["read_only"]
+    assert "models:/models" in SERVICES[service]["volumes"]
     shell = {"HF_TOKEN": "hf_x"}
     assert variables(service, shell)["HF_TOKEN"] == "hf_x"
     assert "HF_TOKEN" not in variables(service, {})
     images = (REPOSITORY / "Dockerfile").read_text()
     assert f"FROM with-models AS {KINDS[service]}\n" in images
     assert "HF_HOME=/models/" in images
+
+
+@pytest.mark.parametrize("service", sorted(SERVICES))
+def test_a_service_has_no_rights_over_its_container(service: str) -> None:
+    settings = SERVICES[service]
+    assert settings["read_only"]
+    assert settings["cap_drop"] == ["ALL"]
+    assert settings["security_opt"] == ["no-new-privileges:true"]
+    assert not {"privileged", "cap_add", "pid", "ipc"} & settings.keys()
+
+
+@pytest.mark.parametrize("service", sorted(SERVICES.keys() - {"credentials"}))
+def test_a_service_sees_its_own_credentials_and_cannot_change_them(service: str) -> None:
+    owner = KINDS.get(service) or {"nats": "broker"}.get(service, service)
+    mounts = {mount for mount in SERVICES[service]["volumes"] if "/models" not in mount}
+    assert mounts - {"nats:/data"} == {f"{owner}:/credentials:ro"}
+    assert f"{owner}:/credentials/{owner}" in SERVICES["credentials"]["volumes"]
+
+
+def test_who_sees_all_secrets_has_no_network() -> None:
+    assert SERVICES["credentials"]["network_mode"] == "none"
+    assert [name for name, each in SERVICES.items() if "secrets:/secrets" in each["volumes"]] == ["credentials"]
+
+
+def test_folders_of_credentials_are_those_that_images_and_volumes_have() -> None:
+    folders = {*SERVED, "admin", "broker"}
+    assert folders <= COMPOSE["volumes"].keys()
+    [made] = re.findall(r"mkdir (.*broker.*?) &&", (REPOSITORY / "Dockerfile").read_text())
+    assert set(made.split()) == folders
