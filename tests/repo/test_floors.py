@@ -74,6 +74,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "responses",
         "own",
         "playground",
+        "admin",
         "openapi",
         "app",
         "grpc",

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any, ClassVar
 
 from outrider.gateway.admission.tenants import Tenants
-from outrider.gateway.doors.app import make_app
+from outrider.gateway.doors.app import make_admin_app, make_app
 from outrider.gateway.doors.grpc.service import Inference
 from outrider.gateway.doors.http.connections import Connections, most_connections
 from outrider.gateway.doors.http.server import HttpServer
@@ -14,7 +14,7 @@ from outrider.gateway.doors.nats.door import NatsDoor
 from outrider.gateway.generation.in_flight import Flights
 from outrider.gateway.generation.withdrawal import Withdrawal
 from outrider.gateway.settings import GatewaySettings
-from outrider.mesh.addresses import join
+from outrider.mesh.addresses import join, split
 from outrider.mesh.config import Settings
 from outrider.mesh.rpc import Server
 from outrider.mesh.security import Certificates, named_files
@@ -65,6 +65,7 @@ class GatewayService(Service):
             tls=ServerContext(door, ["http/1.1"]).context if door else None,
         )
         self._http.start(mesh.tasks)
+        self._admin = self._open_admin(mesh, door) if settings.admin_address else None
         await self._open_grpc(mesh, door or mesh.certificates)
         self._nats = NatsDoor(mesh, self._flights, self._settings, self._tenants.access)
         if self._settings.nats_door:
@@ -81,6 +82,21 @@ class GatewayService(Service):
         await self._grpc.set_serving(True)
         _log.info("listening", http=join(settings.host, self._http.port), grpc=join(self._grpc.host, self._grpc.port))
 
+    def _open_admin(self, mesh: Mesh, door: Certificates | None) -> HttpServer:
+        host, port = split(self._settings.admin_address)
+        app = make_admin_app(mesh, self._settings, self._tenants.access)
+        tls = ServerContext(door, ["http/1.1"]).context if door else None
+        server = HttpServer(
+            app, host, port, share=self._settings.share_port, bounds=self._settings.http_bounds, tls=tls
+        )
+        server.start(mesh.tasks)
+        _log.info("the admin API listens", address=join(host, server.port))
+        return server
+
+    @property
+    def _servers(self) -> list[HttpServer]:
+        return [self._http, *([self._admin] if self._admin else [])]
+
     def rpc_port(self, settings: Settings) -> int:
         """0, since ``port`` is that of HTTP."""
         return 0
@@ -96,11 +112,13 @@ class GatewayService(Service):
 
     async def drain(self) -> None:
         """Ends the streams in flight."""
-        await asyncio.gather(self._http.drain(), self._grpc.stop(self._settings.drain_s), self._nats.drain())
+        drains = (server.drain() for server in self._servers)
+        await asyncio.gather(*drains, self._grpc.stop(self._settings.drain_s), self._nats.drain())
 
     async def stop(self) -> None:
         """Releases the ports and the units of limits."""
-        await asyncio.gather(self._http.stop(), self._grpc.stop(0), self._nats.stop())
+        stops = (server.stop() for server in self._servers)
+        await asyncio.gather(*stops, self._grpc.stop(0), self._nats.stop())
         await self._tenants.stop()
         await self._flights.filtering.close()
 

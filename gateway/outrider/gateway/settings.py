@@ -139,6 +139,12 @@ class GatewaySettings(Settings, kw_only=True, frozen=True):
         int,
         Meta(ge=1, description="wrong keys of an address, or for a key, in a minute; more get 429 for a minute"),
     ] = 20
+    admin_address: Annotated[
+        str,
+        Meta(
+            pattern=r"^$|^(\[[^\]]+\]|[^:\[\]]+):\d+$", description="host:port of the admin API; empty: there is none"
+        ),
+    ] = ""
     router: Annotated[
         str, Meta(description="who is asked first, by plug-in name: least_load, prefix, cost or round_robin")
     ] = "least_load"
@@ -186,7 +192,9 @@ class GatewaySettings(Settings, kw_only=True, frozen=True):
         return Bounds(self.max_header_bytes, self.max_headers, self.header_s, self.body_idle_s)
 
     def __post_init__(self) -> None:
-        """Raises `ValueError` for a network or an origin that is none."""
+        """Raises `ValueError` for a network or an origin that is none, and for an admin API without keys."""
+        if self.admin_address and self.auth == "none":
+            raise ValueError("admin_address is set and auth is none: the admin API needs auth = keys")
         for network in self.trusted_proxies:
             try:
                 ip_network(network)

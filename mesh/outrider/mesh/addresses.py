@@ -38,6 +38,14 @@ def join(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def split(address: str) -> tuple[str, int]:
+    """Host and port of ``host:port``; `ValueError` for another text."""
+    match = _WITH_PORT.fullmatch(address)
+    if match is None:
+        raise ValueError(f"{address!r} is not written host:port")
+    return match[1].strip("[]"), int(match[2])
+
+
 def require_free(host: str, port: int) -> None:
     """`Unavailable` with the reason when ``port`` on ``host`` cannot be listened on."""
     try:

@@ -99,7 +99,6 @@ FORBIDDEN = [
     ("verifier", "publish", "outrider.streams.taken"),
     ("verifier", "subscribe", token_subject("*", "*")),
     ("verifier", "subscribe", "_INBOX.gateway.>"),
-    ("gateway", "publish", "$KV.outrider-tenants.key.1"),
     ("gateway", "publish", announce_subject("verifier")),
     ("gateway", "publish", "_INBOX.verifier.x"),
     ("supervisor", "publish", announce_subject("gateway")),

@@ -43,6 +43,7 @@ async def join(tmp_path: Path) -> AsyncIterator[Join]:
     [
         ("gateway", LIMITS_BUCKET),
         ("gateway", BILLS_BUCKET),
+        ("gateway", tenants.BUCKET),
         ("gateway", prompts.BUCKET),
         ("admin", prompts.BUCKET),
         ("admin", tenants.BUCKET),
@@ -66,7 +67,6 @@ async def test_a_writer_of_a_bucket_does_all_that_a_bucket_offers(join: Join, us
     ("reader", "name"),
     [
         ("verifier", prompts.BUCKET),
-        ("gateway", tenants.BUCKET),
         *((kind, erasures.BUCKET) for kind in ("gateway", "verifier", "proposer", "tokenizer", "kvcache")),
     ],
 )

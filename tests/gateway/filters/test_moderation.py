@@ -134,9 +134,7 @@ async def test_a_service_that_is_late_or_away_fails_the_answer(moderator: Modera
         await passed_by(chain(make(url="http://127.0.0.1:9/")), ["it is good"])
 
 
-async def test_the_key_comes_from_a_variable(
-    moderator: Moderator, make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_key_comes_from_a_variable(moderator: Moderator, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="the variable MODERATION_KEY is not set"):
         make(key_variable="MODERATION_KEY")
     monkeypatch.setenv("MODERATION_KEY", "sesame")

@@ -76,14 +76,14 @@ class TenantRecords:
         await self._write(tenant_entry(name), tenant, revision)
         return tenant, stored is None
 
-    async def switch_tenant(self, name: str, now: float, *, disabled: bool) -> bool:
-        """Disables a tenant, or serves it again; whether that is a change. `Missing` if there is no such tenant."""
+    async def switch_tenant(self, name: str, now: float, *, disabled: bool) -> tuple[Tenant, bool]:
+        """The tenant, disabled or served again, and whether that is a change; `Missing` if there is no such tenant."""
         tenant, revision = await self._tenant(name)
         if (tenant.disabled is not None) == disabled:
-            return False
+            return tenant, False
         tenant = msgspec.structs.replace(tenant, disabled=now if disabled else None)
         await self._write(tenant_entry(name), tenant, revision)
-        return True
+        return tenant, True
 
     async def key(self, id_: str) -> Key:
         """The key with this id, or `Missing`; a key's text, or its beginning, counts as its id."""

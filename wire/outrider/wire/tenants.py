@@ -15,7 +15,7 @@ from typing import Annotated
 
 import msgspec
 from msgspec import Meta
-from outrider.wire.bounds import Priority, Weight
+from outrider.wire.bounds import Flag, Priority, Weight, integers
 
 BUCKET = "outrider-tenants"
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -27,7 +27,7 @@ SCOPES = ("http", "grpc", "nats", "admin")
 _KEY = re.compile(r"sk-(?P<id>[0-9a-f]{16})-(?P<secret>[A-Za-z0-9_-]+)")
 _SECRET_BYTES = 32
 
-_Count = Annotated[int, Meta(ge=1, le=(1 << 53) - 1)]
+_Count = Annotated[int, integers(1, (1 << 53) - 1)]
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -42,12 +42,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     concurrent_streams: _Count | None = None
     max_context_tokens: _Count | None = None
     max_output_tokens: _Count | None = None
-    models: tuple[str, ...] | None = None
-    filters: tuple[str, ...] | None = None
-    networks: tuple[str, ...] | None = None
+    models: Annotated[tuple[str, ...], Meta(description="an array of names of models")] | None = None
+    filters: Annotated[tuple[str, ...], Meta(description="an array of names of filters")] | None = None
+    networks: Annotated[tuple[str, ...], Meta(description="an array of networks (CIDRs)")] | None = None
     priority: Priority | None = None
     weight: Weight | None = None
-    parse_special_tokens: bool | None = None
+    parse_special_tokens: Flag | None = None
 
     def __post_init__(self) -> None:
         for network in self.networks or ():

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from outrider.mesh import erasures
 from outrider.mesh.bus import inbox
-from outrider.mesh.bus.rights import Rights, journals, opening, publishing, reading, subscribing, wiping, writing
+from outrider.mesh.bus.rights import Rights, journals, publishing, reading, subscribing, wiping, writing
 from outrider.mesh.registry import announce_subject, ask_subject
 from outrider.wire import prompts, tenants
 from outrider.wire.frames import token_subject
@@ -53,7 +53,7 @@ def _receiving(user: str) -> Rights:
 
 _GATEWAY = (
     journals(record_subject("*", "*", "*"), token_subject("*", "*"))
-    | opening(tenants.BUCKET)
+    | writing(tenants.BUCKET)
     | writing(LIMITS_BUCKET)
     | writing(BILLS_BUCKET)
     | writing(prompts.BUCKET)

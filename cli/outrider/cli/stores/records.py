@@ -67,7 +67,7 @@ class Records:
     async def switch_tenant(self, name: str, *, disabled: bool) -> None:
         """Disables a tenant, or serves it again."""
         with _as_config_errors():
-            changed = await self._records.switch_tenant(name, time.time(), disabled=disabled)
+            _, changed = await self._records.switch_tenant(name, time.time(), disabled=disabled)
         if changed:
             _audit("tenant_changed", name, f"tenant {name}", "disabled" if disabled else "enabled")
         print(f"The tenant {name} is {'disabled' if disabled else 'enabled'}.")

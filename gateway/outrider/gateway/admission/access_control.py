@@ -78,7 +78,7 @@ class AccessControl:
         `WrongNetwork`, `WrongScope`, `LimitReached` or `Unavailable` if the request is not admitted. Errors of the
         block pass; refusals, here or there, go to the audit log.
         """
-        address = client_address(sender.peer, sender.forwarded, self._proxies)
+        address = self._client_address(sender)
         caller = Caller(tenant="", credential=Credential(_claimed(sender)))
         try:
             caller = await self._caller(sender, address)
@@ -88,21 +88,20 @@ class AccessControl:
                 await admission.count()
             yield admission
         except OutriderError as error:
-            _audit(error, sender, caller, str(address or sender.peer))
+            _audit(error, sender, caller, self.address(sender))
             raise
 
-    async def admit_admin(self, sender: Sender) -> Caller:
-        """The sender of a request that administers the mesh.
-
-        Raises as `admitted`, and `WrongScope` if the sender is no admin.
-        """
-        async with self.admitted(msgspec.structs.replace(sender, door="admin"), {}, counts=False) as admission:
-            return admission.caller
+    def address(self, sender: Sender) -> str:
+        """The sender's address for logs, behind any trusted proxies."""
+        return str(self._client_address(sender) or sender.peer)
 
     async def check(self, caller: Caller) -> None:
         """As `Credentials.check`, for a caller that was admitted before."""
         if self._credentials is not None:
             await self._credentials.check(caller)
+
+    def _client_address(self, sender: Sender) -> Address | None:
+        return client_address(sender.peer, sender.forwarded, self._proxies)
 
     async def _caller(self, sender: Sender, address: Address | None) -> Caller:
         if self._credentials is None:

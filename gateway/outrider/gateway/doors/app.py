@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib.metadata import version
 
 from outrider.gateway.admission.access_control import AccessControl
+from outrider.gateway.doors.admin.guard import AdminGuard
+from outrider.gateway.doors.admin.routes import AdminRoutes
 from outrider.gateway.doors.http.cors import with_cors
 from outrider.gateway.doors.http.edge import Edge
 from outrider.gateway.doors.http.guard import Guard
@@ -12,6 +14,7 @@ from outrider.gateway.doors.http.messages import json_response
 from outrider.gateway.doors.http.paths import PathRouter
 from outrider.gateway.doors.openai.resumption import StreamRoutes
 from outrider.gateway.doors.openai.routes import OpenAiRoutes
+from outrider.gateway.doors.openapi.admin_operations import ADMIN_OPERATIONS
 from outrider.gateway.doors.openapi.document import document
 from outrider.gateway.doors.own.named_prompts import PromptRoutes
 from outrider.gateway.doors.own.readiness import Health, Ready, Version, ready_models
@@ -76,3 +79,14 @@ def make_app(mesh: Mesh, flights: Flights, settings: GatewaySettings, access: Ac
     openapi_document = document([*api_routes, *operator_routes], version("outrider"), strict=strict)
     edge = Edge(Guard(PathRouter([*api_routes, *operator_routes]), access), settings.body_idle_s)
     return with_cors(settings.cors_origins, edge)
+
+
+def make_admin_app(mesh: Mesh, settings: GatewaySettings, access: AccessControl) -> ASGIApp:
+    """The ASGI application of the admin API."""
+
+    async def openapi(request: Request) -> Response:
+        return JSONResponse(openapi_document)
+
+    routes = [*AdminRoutes(mesh.bus, settings.limit_store).routes, Route("/openapi.json", openapi)]
+    openapi_document = document(routes, version("outrider"), strict=True, operations=ADMIN_OPERATIONS)
+    return Edge(AdminGuard(PathRouter(routes), access), settings.body_idle_s)

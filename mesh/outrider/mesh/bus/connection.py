@@ -71,7 +71,11 @@ def why_refused(error: Exception, url: str) -> str:
         return why_untrusted(error, f"{BROKER} at {url}", BROKER)
     if isinstance(error, ssl.SSLError):
         plain = error.reason in _NO_TLS
-        return f"the broker at {url} does not speak TLS" if plain else f"TLS with the broker at {url} failed: {error.reason}"
+        return (
+            f"the broker at {url} does not speak TLS"
+            if plain
+            else f"TLS with the broker at {url} failed: {error.reason}"
+        )
     if _UNKNOWN_USER in str(error).lower():
         return f"NATS at {url} does not know this user: set nats_credentials to a seed that it knows"
     return ""

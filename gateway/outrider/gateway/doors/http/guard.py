@@ -8,7 +8,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 _SINGLE = ("authorization", "x-api-key")
-_GUARDED = ("/v1/", "/tokenize", "/detokenize")
+_GUARDED = ("/v1/", "/tokenize", "/detokenize", "/admin/")
 
 
 def guarded(path: str) -> bool:
@@ -27,18 +27,19 @@ class Guard:
         if not guarded(scope["path"]):
             return await self._routes(scope, receive, send)
         state, counts = scope["state"], scope["method"] == "POST"
-        async with self._access.admitted(_sender(scope), state["headers"], counts=counts) as admission:
+        async with self._access.admitted(sender_of(scope, "http"), state["headers"], counts=counts) as admission:
             state["admission"] = admission
             await self._routes(scope, receive, send)
 
 
-def _sender(scope: Scope) -> Sender:
+def sender_of(scope: Scope, door: str) -> Sender:
+    """The sender of a request that came by ``door``; raises `InvalidRequest` for several keys."""
     headers = Headers(scope=scope)
     for name in _SINGLE:
         if len(headers.getlist(name)) > 1:
             raise InvalidRequest(f"the header {name} is given several times: give it once", param=name)
     return Sender(
-        door="http",
+        door=door,
         peer=scope["client"][0] if scope.get("client") else "",
         authorization=headers.get("authorization", ""),
         api_key=headers.get("x-api-key", ""),

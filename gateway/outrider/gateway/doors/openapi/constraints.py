@@ -32,8 +32,14 @@ LOGIT_BIAS: Schema = {
     "propertyNames": {"pattern": "^(0|[1-9][0-9]{0,9})$"},
     "additionalProperties": {"type": "number", "minimum": -MOST_BIAS, "maximum": MOST_BIAS},
 }
+_NAME: Schema = {"type": "string", "pattern": f"^{NAME.pattern}$"}
+_ID: Schema = {"type": "string", "pattern": "^[0-9a-f]{16}$"}
 PATHS: Mapping[tuple[str, str], Schema] = {
-    ("/v1/prompts/{name}", "name"): {"type": "string", "pattern": f"^{NAME.pattern}$"}
+    ("/v1/prompts/{name}", "name"): _NAME,
+    ("/admin/v1/tenants/{name}", "name"): _NAME,
+    ("/admin/v1/keys/{id}", "id"): _ID,
+    ("/admin/v1/keys/{id}/rotate", "id"): _ID,
+    ("/admin/v1/keys/{id}/revoke", "id"): _ID,
 }
 """Schemas of path parameters that may not be any text, by path and name."""
 

@@ -21,6 +21,7 @@ _REFERENCE = "#/components/schemas/{name}"
 _IMPLICIT_METHODS = {"HEAD"}
 """Methods that starlette answers by itself."""
 _DIALECT = "3.1.0"
+_ADMIN = "/admin/"
 _LICENSE = {"name": "Apache-2.0", "identifier": "Apache-2.0"}
 _REQUEST_ID = {"schema": {"type": "string"}, "required": True, "description": "The request's id."}
 
@@ -28,8 +29,14 @@ _IGNORED = {"schema": {"type": "string"}, "description": "Parameters that had no
 _RETRY_AFTER = {"schema": {"type": "string"}, "description": "Seconds until another try makes sense."}
 
 
-def document(routes: Iterable[Route], version: str, *, strict: bool = False) -> dict[str, Any]:
-    """The document of all ``routes``; raises `KeyError` for a route that `OPERATIONS` lacks.
+def document(
+    routes: Iterable[Route],
+    version: str,
+    *,
+    strict: bool = False,
+    operations: Mapping[tuple[str, str], Operation] = OPERATIONS,
+) -> dict[str, Any]:
+    """The document of all ``routes``; raises `KeyError` for a route that ``operations`` lack.
 
     If ``strict``, bodies may not hold parameters that are unknown or have no effect.
     """
@@ -38,7 +45,7 @@ def document(routes: Iterable[Route], version: str, *, strict: bool = False) -> 
     for route in routes:
         path = re.sub(r":path}", "}", route.path)
         for method in sorted((route.methods or set()) - _IMPLICIT_METHODS):
-            operation = _operation(path, method, OPERATIONS[method, path], schemas)
+            operation = _operation(path, method, operations[method, path], schemas)
             paths.setdefault(path, {})[method.lower()] = operation
     return {
         "openapi": _DIALECT,
@@ -108,7 +115,7 @@ def _operation(path: str, method: str, operation: Operation, schemas: _Schemas) 
         content: dict[str, Any] = {"schema": schemas.body(operation.body), "example": operation.body.example}
         document["requestBody"] = {"required": True, "content": {"application/json": content}}
     if guarded(path):
-        document["security"] = [{}, {"bearer": []}, {"key": []}]
+        document["security"] = [*([] if path.startswith(_ADMIN) else [{}]), {"bearer": []}, {"key": []}]
     return document
 
 

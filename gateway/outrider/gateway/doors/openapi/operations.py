@@ -100,8 +100,7 @@ class Operation(msgspec.Struct, frozen=True):
     errors: Errors = ()
 
 
-_GUARD: Errors = (InvalidKey, WrongNetwork, WrongScope, TooManyFailures, LimitReached, Unavailable)
-_READ: Errors = (InvalidRequest, TooLarge, TimedOut, WrongContentType)
+READ_ERRORS: Errors = (InvalidRequest, TooLarge, TimedOut, WrongContentType)
 _SERVED: Errors = (UnknownModel, Overloaded, DeadlineUnmeetable, Cancelled, DeadlineExceeded, DeadlinePassed)
 _HEADERS = {
     "x-outrider-on-disconnect": Literal["cancel", "continue"],
@@ -165,13 +164,13 @@ _TOKENIZE = Operation(
         ),
     ),
     answer=Tokenized,
-    errors=_READ + _SERVED,
+    errors=READ_ERRORS + _SERVED,
 )
 _DETOKENIZE = Operation(
     "The text of token ids.",
     BodySpec(DetokenizeBody, example={"tokens": [3, 4]}),
     answer=Detokenized,
-    errors=_READ + _SERVED,
+    errors=READ_ERRORS + _SERVED,
 )
 _READY = Operation("Whether a completion would succeed.", answer=Ready, errors=(Unavailable,))
 
@@ -183,7 +182,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         answer=AnswerOf[TextChoice],
         events=_COMPLETION_EVENTS,
         done=True,
-        errors=_READ + _SERVED,
+        errors=READ_ERRORS + _SERVED,
     ),
     ("POST", "/v1/chat/completions"): Operation(
         "Answers a chat.",
@@ -192,7 +191,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         answer=AnswerOf[MessageChoice],
         events=_CHAT_EVENTS,
         done=True,
-        errors=_READ + _SERVED,
+        errors=READ_ERRORS + _SERVED,
     ),
     ("POST", "/v1/responses"): Operation(
         "Makes a response, in the foreground or in the background.",
@@ -200,7 +199,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         headers=_HEADERS,
         answer=Response,
         events=(Event,),
-        errors=_READ + _SERVED,
+        errors=READ_ERRORS + _SERVED,
     ),
     ("GET", "/v1/responses/{id}"): Operation(
         "A stored response, or its events behind one of them.",
@@ -220,7 +219,10 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         errors=(InvalidRequest, NotFound),
     ),
     ("POST", "/v1/responses/input_tokens"): Operation(
-        "The tokens that a response would be asked with.", _RESPONSE_BODY, answer=InputTokens, errors=_READ + _SERVED
+        "The tokens that a response would be asked with.",
+        _RESPONSE_BODY,
+        answer=InputTokens,
+        errors=READ_ERRORS + _SERVED,
     ),
     ("GET", "/v1/streams/{id}"): Operation(
         "A stream behind the event that was read last.",
@@ -248,7 +250,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
             rules=(one_of("prompt", "messages"),),
         ),
         answer=StoredPrompt,
-        errors=(*_READ, UnknownModel),
+        errors=(*READ_ERRORS, UnknownModel),
     ),
     ("GET", "/v1/prompts/{name}"): Operation("A named prompt.", answer=StoredPrompt, errors=(InvalidRequest, NotFound)),
     ("DELETE", "/v1/prompts/{name}"): Operation(

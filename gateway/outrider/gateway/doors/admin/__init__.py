@@ -1,0 +1,1 @@
+"""The admin API, on an address of its own: tenants, keys and what they have used."""
