@@ -110,6 +110,8 @@ FORBIDDEN = [
     ("client-acme", "publish", token_subject("acme", "r")),
     ("client-acme", "subscribe", token_subject("other", "r")),
     ("client-acme", "subscribe", token_subject("*", "*")),
+    ("client-acme", "subscribe", token_subject("acme", "r", unfiltered=True)),
+    ("client-acme", "subscribe", token_subject("acme", "*", unfiltered=True)),
     ("client-acme", "subscribe", "_INBOX.client.>"),
     ("client-acme", "subscribe", announce_subject("*")),
     ("client-acme", "publish", "$SRV.PING"),

@@ -42,7 +42,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: Moderator
 
-    def do_POST(self) -> None:  # noqa: N802
+    def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.server.asked.append(asked)
         self.server.headers.append({name.lower(): value for name, value in self.headers.items()})
@@ -57,7 +57,7 @@ class _Handler(BaseHTTPRequestHandler):
         with suppress(BrokenPipeError):  # a client that did not wait
             self.wfile.write(data)
 
-    def log_message(self, format: str, *args: object) -> None:
+    def log_message(self, *args: object) -> None:
         """Says nothing."""
 
 

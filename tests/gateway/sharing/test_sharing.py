@@ -260,6 +260,7 @@ def test_everything_that_may_change_an_answer_tells_requests_apart() -> None:
         job(temperature=0.0, top_k=1),
     ]
     others.append(msgspec.structs.replace(job(), speculation=Speculation(return_drafts=True)))
+    others.append(msgspec.structs.replace(job(), filters=("guard",)))
     assert len({answer_key(each) for each in [job(), *others]}) == 1 + len(others)
     bias = {1: 2.0, 2: 3.0, 9: 4.0}
     assert answer_key(job(logit_bias=bias)) == answer_key(job(logit_bias=dict(reversed(bias.items()))))

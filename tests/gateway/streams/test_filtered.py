@@ -1,0 +1,135 @@
+"""Filters read frames token by token, however frames divide the tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from outrider.gateway.admission.caller import Caller
+from outrider.gateway.filters.chain import Chain, Setup
+from outrider.gateway.filters.filter import Passed
+from outrider.gateway.filters.patterns import patterns
+from outrider.gateway.requests.models import ServedModel
+from outrider.gateway.routing.job import Job
+from outrider.gateway.sharing.cache import CachedStream
+from outrider.gateway.streams.filtered import FilteredFrames, FilteredStream
+from outrider.gateway.streams.reassembly import split
+from outrider.gateway.streams.replay import until_filtered
+from outrider.gateway.tool_calls.answer_reader import AnswerReader
+from outrider.mesh.bus import Bus
+from outrider.mesh.errors import Unavailable
+from outrider.v1.sampling_pb2 import SamplingParams, Speculation
+from outrider.wire.calls import CallStyle, Mark
+from outrider.wire.frames import WITHHELD, Alternative, Draft, Finish, Frame, Likelihood, Usage
+
+MARK = 9
+STYLE = CallStyle(marks=(Mark("<tool_call>", MARK, True),))
+USAGE = Usage(2, 4)
+
+
+def job(style: CallStyle = STYLE) -> Job:
+    served = ServedModel("m", "v", 64, style)
+    return Job("r", served, [1, 2], SamplingParams(max_tokens=9), Speculation(), Caller(), filters=("guard",))
+
+
+def frame(texts: Sequence[str], finish: Finish | None = Finish.STOP, tokens: Sequence[int] = ()) -> Frame:
+    ids = list(tokens) or list(range(10, 10 + len(texts)))
+    guessed_by = ["", *["ngram"] * len(texts)][: len(texts)]
+    return Frame("r", 0, ids, list(texts), guessed_by, finish, USAGE if finish else None)
+
+
+def guard(**options: str) -> Chain:
+    return Chain([Setup("guard", patterns({"secrets": "end"} | options), 5.0, fail_open=False)])
+
+
+async def shown(*frames: Frame) -> list[Frame]:
+    filtered = FilteredFrames(job(), guard())
+    return [await filtered.take(each) for each in frames]
+
+
+async def test_a_text_is_that_of_the_token_behind_which_it_is_decided() -> None:
+    (one,) = await shown(frame(["Mail bob", "@exa", "mple.org", " or a", "nn"]))
+    assert one.texts == ["Mail ", "", "", "[email] or ", "ann"]
+    assert (one.tokens, one.finish, one.usage) == ([WITHHELD] * 5, Finish.STOP, USAGE)
+
+
+@given(st.lists(st.integers(0, 5), max_size=3))
+async def test_how_frames_divide_the_tokens_changes_nothing(cuts: list[int]) -> None:
+    rest, parts = frame(["Mail a", "@b.co", ", use", " sk-abcdefghij", "klmnopqrst", "uv, then"]), list[Frame]()
+    for cut in sorted(cuts):
+        head, rest = split(rest, cut - rest.first_index)
+        parts.append(head)
+    taken = []
+    for each in await shown(*parts, rest):
+        taken += each.texts
+        if each.finish is not None:
+            assert each.finish is Finish.FILTERED
+            assert each.usage == Usage(
+                2, 6, accepted_tokens=5, steps=len([part for part in [*parts, rest] if part.tokens])
+            )
+            break
+    assert taken == ["Mail ", "", "[email], ", "use ", "", ""]
+
+
+async def test_nothing_tells_of_the_tokens_behind_a_text() -> None:
+    told = frame(["a", "b"])
+    likely = [Likelihood(-1.0, b"secret", [Alternative(3, -2.0, b"secret")])] * 2
+    draft = Draft(0, [3], [b"secret"], [-1], ["ngram"], [])
+    told = msgspec.structs.replace(told, likelihoods=likely, drafts=[draft], verifier="v")
+    (one,) = await shown(told)
+    assert one == msgspec.structs.replace(told, tokens=[WITHHELD] * 2, texts=["", "ab"], likelihoods=None, drafts=None)
+
+
+async def test_an_end_without_a_token_shows_what_was_held() -> None:
+    first, last = await shown(frame(["to bob"], None), frame([]))
+    assert (first.texts, last.tokens, last.texts) == (["to "], [], ["bob"])
+    reader = AnswerReader(STYLE, ["f"])
+    assert "".join(piece.text for each in (first, last) for piece in reader.take(each)) == "to bob"
+
+
+async def test_a_mark_of_calls_keeps_its_id_and_its_place_in_the_text() -> None:
+    (one,) = await shown(
+        frame(["Ask bob", "", '\n{"name": "f", "arguments": {"to": "a@b.co"}}', ""], tokens=[1, MARK, 2, 3])
+    )
+    assert one.tokens == [WITHHELD, MARK, WITHHELD, WITHHELD]
+    pieces = AnswerReader(STYLE, ["f"]).take(one)
+    assert [(piece.text, piece.place) for piece in pieces] == [("Ask bob", None), ('{"to": "[email]"}', 0)]
+
+
+async def test_the_log_ends_where_a_filter_ended_the_answer() -> None:
+    mark = Frame("r", 3, [], [], [], Finish.FILTERED, USAGE)
+    stop = Frame("r", 2, [], [], [], Finish.CANCELLED)
+    whole = frame(["a", "b", "c", "d"], Finish.LENGTH)
+    first, rest = split(whole, 2)
+    ended = until_filtered([first, rest, stop, mark])
+    assert [(each.first_index, each.texts, each.finish) for each in ended] == [
+        (0, ["a", "b"], None),
+        (2, ["c"], None),
+        (3, [], Finish.FILTERED),
+    ]
+    last = (await shown(*ended))[-1]
+    assert (last.finish, last.texts, last.usage) == (Finish.FILTERED, [], Usage(2, 3, accepted_tokens=2, steps=2))
+    assert until_filtered([first, rest]) == [first, rest]
+
+
+class _Broken:
+    held = ""
+
+    def feed(self, text: str) -> Passed:
+        raise ValueError("broken")
+
+    def end(self) -> Passed:
+        return Passed()
+
+
+async def test_a_stream_whose_filter_fails_shows_nothing_and_may_be_resumed() -> None:
+    inner = CachedStream(job(), [frame(["a"])], lambda: None)
+    stream = FilteredStream(inner, Chain([Setup("broken", _Broken, 5.0, fail_open=False)]), Bus())
+    await stream.open()
+    with pytest.raises(Unavailable, match="the answer could not be filtered") as caught:
+        await anext(stream.frames())
+    assert stream.failed is caught.value
+    assert not stream.finished
