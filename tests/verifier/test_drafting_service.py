@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -29,11 +26,11 @@ from outrider.wire.frames import Frame, decode_frame
 from outrider.wire.ids import pack_ids
 
 from tests.processes import ALWAYS, ServiceProcess, running
+from tests.recipes import install_recipe
 from tests.toy_model import save_toy
 from tests.waiting import eventually
 
 VOCABULARY = 50
-DOCS = Path(__file__).parents[2] / "docs" / "drafters.md"
 Stub = verifier_pb2_grpc.VerifierStub
 
 
@@ -230,23 +227,10 @@ async def test_a_link_with_too_many_unsent_commits_is_replaced(
         await drafting.stop()
 
 
-def install_from_the_docs(sources: Path, target: Path) -> None:
-    """Builds and installs the package that the documentation shows, without a network."""
-    text = DOCS.read_text()
-    code, project = (re.search(rf"```{kind}\n(.*?)```", text, re.DOTALL) for kind in ("python", "toml"))
-    assert code
-    assert project
-    sources.mkdir()
-    (sources / "outrider_again.py").write_text(code[1])
-    (sources / "pyproject.toml").write_text(project[1])
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
-    subprocess.run([*command, "--disable-pip-version-check", "--target", target, sources], check=True, timeout=60)
-
-
 async def test_a_drafter_from_another_package_is_used(
     registry: Registry, shared_nats: str, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    install_from_the_docs(tmp_path / "sources", tmp_path / "installed")
+    install_recipe("drafters.md", "outrider_again", tmp_path / "sources", tmp_path / "installed")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path / "installed"), os.environ.get("PYTHONPATH", "")]))
     settings = {"nats_url": shared_nats, "model": directory, "page_size": 8, "drafters": '["again"]'}
     with ExitStack() as stack:

@@ -76,7 +76,7 @@ export interface ChatLogprobs {
   refusal: null;
 }
 
-export type FinishReason = "stop" | "length" | "tool_calls";
+export type FinishReason = "stop" | "length" | "tool_calls" | "content_filter";
 
 interface ChoiceOf<L> {
   index: number;

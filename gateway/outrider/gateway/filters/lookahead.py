@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import re2
 
@@ -95,7 +95,7 @@ def _beginning(tokens: list[tuple[str, str]]) -> str:
     return _join(list(atoms))
 
 
-def _compile(expression: str) -> re2._Regexp:
+def _compile(expression: str) -> Any:
     options = re2.Options()
     options.longest_match, options.log_errors = True, False
     try:
