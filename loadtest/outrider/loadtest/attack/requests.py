@@ -75,6 +75,32 @@ class Connection:
             return False
         return not self._writer.is_closing() and not self._reader.at_eof()
 
+    def finish(self) -> None:
+        """Says that no more data will come."""
+        with contextlib.suppress(OSError):
+            self._writer.write_eof()
+
+    async def ends(self, seconds: float) -> bool:
+        """Whether the gateway closes the connection within ``seconds``."""
+        try:
+            async with asyncio.timeout(seconds):
+                while await self._reader.read(1 << 16):
+                    pass
+        except TimeoutError:
+            return False
+        except OSError:
+            pass
+        return True
+
+    async def count(self, mark: bytes, most: int, seconds: float) -> int:
+        """How often ``mark`` arrives within ``seconds``, up to ``most``."""
+        data = b""
+        with contextlib.suppress(TimeoutError, OSError):
+            async with asyncio.timeout(seconds):
+                while data.count(mark) < most and (part := await self._reader.read(1 << 16)):
+                    data += part
+        return data.count(mark)
+
     async def status(self, seconds: float) -> str:
         """The status that arrives within ``seconds``; otherwise ``closed`` or ``silence``."""
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -76,12 +76,28 @@ class Pace(msgspec.Struct, frozen=True):
     def of(cls, records: Iterable[StreamRecord], began: float, ended: float) -> Pace:
         """The pace of ``records`` from ``began`` to ``ended``."""
         streams = list(records)
-        gaps = [gap for stream in streams for gap in _between_tokens(stream) if began <= gap[0] <= ended]
         stalls = [stall for stream in streams for at, stall in _stalls(stream) if at >= began]
-        times = sorted(seconds for _, seconds in gaps)
+        gaps = [gap for stream in streams for at, gap in _between_tokens(stream) if began <= at <= ended]
+        return cls.over(len(streams), gaps, stalls)
+
+    @classmethod
+    def over_spans(cls, records: Sequence[StreamRecord], spans: Sequence[tuple[float, float]]) -> Pace:
+        """The pace of ``records`` over all ``spans``, each from a beginning to an end."""
+
+        def within(at: float) -> bool:
+            return any(began <= at <= ended for began, ended in spans)
+
+        gaps = [gap for stream in records for at, gap in _between_tokens(stream) if within(at)]
+        stalls = [stall for stream in records for at, stall in _stalls(stream) if within(at)]
+        return cls.over(len(records), gaps, stalls)
+
+    @classmethod
+    def over(cls, streams: int, gaps: Iterable[float], stalls: Iterable[float]) -> Pace:
+        """The pace of ``streams`` with these times between tokens, and these waits."""
+        times = sorted(gaps)
         middle = statistics.median(times) if times else float("nan")
         last = times[min(len(times) - 1, int(0.99 * len(times)))] if times else float("nan")
-        return cls(len(streams), len(times), middle, last, max(stalls, default=0.0))
+        return cls(streams, len(times), middle, last, max(stalls, default=0.0))
 
 
 def _between_tokens(stream: StreamRecord) -> list[tuple[float, float]]:

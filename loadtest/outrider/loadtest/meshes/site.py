@@ -22,9 +22,16 @@ _STOP_S = 20.0
 class Site:
     """A broker and the services started on it; see `open_site`."""
 
-    def __init__(self, url: str, logs: Path, registry: Registry) -> None:
+    def __init__(self, url: str, logs: Path, registry: Registry, broker: int) -> None:
         self.url, self._logs, self.registry = url, logs, registry
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._broker = broker
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """Ids of the running processes by name, ``nats`` included."""
+        running = {name: process.pid for name, process in self._processes.items() if process.poll() is None}
+        return running | {"nats": self._broker}
 
     async def start(self, kind: str, name: str, **settings: object) -> Member:
         """Starts ``python -m outrider.<kind>`` with settings as flags; returns the member when it is ready.
@@ -76,7 +83,7 @@ async def open_site(*, stores: bool = False) -> AsyncIterator[Site]:
             await bus.connect(url, "loadtest", wait_s=10)
             registry = Registry(bus, "loadtest", f"loadtest-{port}")
             await registry.start()
-            site = Site(url, Path(logs), registry)
+            site = Site(url, Path(logs), registry, broker.pid)
             try:
                 yield site
             finally:

@@ -13,9 +13,13 @@ from outrider.wire.tenants import BUCKET, Limits, Tenant, key_entry, new_key, te
 
 
 async def start(site: Site, gateways: Sequence[str], **verifier: object) -> dict[str, str]:
-    """Starts a tokenizer, a verifier of the shipped target and ``gateways`` by name; returns each gateway's URL."""
-    await site.start("tokenizer", "tokenizer", model="pocket")
-    await site.start("verifier", "verifier", model="pocket", **verifier)
+    """Starts a tokenizer, a verifier with settings ``verifier`` and ``gateways`` by name; returns each gateway's URL.
+
+    Without a ``model`` among the settings, it is the shipped target.
+    """
+    settings = {"model": "pocket"} | verifier
+    await site.start("tokenizer", "tokenizer", model=settings["model"])
+    await site.start("verifier", "verifier", **settings)
     ports = {name: hold_port() for name in gateways}
     for name, port in ports.items():
         await site.start("gateway", name, port=port, auth="keys", nats_door="false")
