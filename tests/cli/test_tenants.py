@@ -5,9 +5,10 @@ import json
 import pytest
 from outrider.cli.processes.options import UpOptions
 from outrider.cli.processes.plan import make_plan
-from outrider.cli.stores.records import parse_span, with_changes
+from outrider.cli.stores.records import Records, parse_span, with_changes
+from outrider.mesh.bus import Bucket, Bus
 from outrider.mesh.errors import ConfigError
-from outrider.wire.tenants import Limits
+from outrider.wire.tenants import BUCKET, Limits
 
 from tests.cli.commands import outrider
 
@@ -110,3 +111,41 @@ def test_a_mesh_with_keys_names_the_command_that_makes_them(tmp_path):
     assert plan.broker.process is not None
     assert str(tmp_path / "kept") in plan.broker.process.command
     assert not make_plan(UpOptions(port=0, log_dir=tmp_path)).notes
+
+
+@pytest.fixture
+async def records(jetstream):
+    bus = Bus()
+    await bus.connect(jetstream, "test", wait_s=10)
+    bucket = Bucket(bus, BUCKET)
+    await bucket.open()
+    yield Records(bucket)
+    await bus.close()
+
+
+async def test_a_key_has_the_scopes_that_it_was_made_with_and_keeps_them_when_it_is_replaced(records, capsys):
+    await records.set_tenant("scoped", [])
+    sentence = r"--scope admins: not one of http, grpc, nats, admin \(did you mean admin\?\)"
+    with pytest.raises(ConfigError, match=sentence):
+        await records.create("scoped", "", None, [], ["admins"])
+    capsys.readouterr()
+    await records.create("scoped", "", None, [], ["http", "admin"])
+    await records.rotate(capsys.readouterr().out, "1d")
+    await records.show_key(capsys.readouterr().out)
+    assert ["scopes", "http,admin"] in [line.split() for line in capsys.readouterr().out.splitlines()]
+
+
+async def test_a_tenant_is_disabled_until_it_is_enabled_again(records, capsys):
+    async def state():
+        capsys.readouterr()
+        await records.list_tenants()
+        return next(line.split()[3] for line in capsys.readouterr().out.splitlines() if line.startswith("paused "))
+
+    await records.set_tenant("paused", [])
+    await records.switch_tenant("paused", disabled=True)
+    await records.set_tenant("paused", ["tokens_per_day=5"])
+    assert await state() == "disabled"
+    await records.switch_tenant("paused", disabled=False)
+    assert await state() == "active"
+    with pytest.raises(ConfigError, match="there is no tenant pausd"):
+        await records.switch_tenant("pausd", disabled=True)

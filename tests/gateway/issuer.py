@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import generate_private_key as
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key as new_rsa_key
 from jwt.algorithms import get_default_algorithms
+from outrider.gateway.identity.bearer_tokens import LEEWAY_S
 from outrider.mesh.addresses import hold_port
 
 AUDIENCE = "outrider"
@@ -62,6 +63,10 @@ class LocalIssuer:
         whole = {"iss": self.url, "aud": AUDIENCE, "sub": "alice", "exp": int(time.time()) + 60, "tenant": "acme"}
         whole = {name: value for name, value in (whole | claims).items() if value is not None}
         return jwt.encode(whole, key, algorithm, {"kid": id_} | (headers or {}))
+
+    def ends_in(self, seconds: float) -> dict[str, Any]:
+        """Claims of a token that gateways take for another ``seconds``."""
+        return {"exp": int(time.time() + seconds - LEEWAY_S)}
 
     def start(self) -> None:
         """Listens."""

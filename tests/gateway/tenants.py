@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from secrets import token_hex
 from typing import Any
@@ -10,10 +11,12 @@ import httpx
 import msgspec
 import openai
 import pytest
-from outrider.mesh.bus import Bucket
+from outrider.gateway.admission.account import LimitLedger
+from outrider.mesh.bus import Bucket, Bus
+from outrider.wire.subjects import LIMITS_BUCKET
 from outrider.wire.tenants import Key, Limits, Tenant, key_entry, new_key, tenant_entry
 
-from tests.gateway.stack import MODEL
+from tests.gateway.stack import MODEL, Stack
 
 
 class TenantStore:
@@ -36,6 +39,15 @@ class TenantStore:
     async def save(self, key: Key) -> None:
         """Writes a key."""
         await self.bucket.put(key_entry(key.id), msgspec.json.encode(key))
+
+    async def revoke(self, key: Key) -> None:
+        """Revokes a key."""
+        await self.save(msgspec.structs.replace(key, revoked=time.time()))
+
+    async def disable(self) -> None:
+        """Disables the tenant."""
+        tenant = Tenant(name=self.tenant, created=0, disabled=time.time())
+        await self.bucket.put(tenant_entry(self.tenant), msgspec.json.encode(tenant))
 
 
 def client(url: str, key: str) -> openai.AsyncOpenAI:
@@ -69,3 +81,22 @@ async def shared_answers(url: str) -> float:
     async with httpx.AsyncClient() as http:
         lines = (await http.get(f"{url}/metrics")).text.splitlines()
     return sum(float(line.split()[-1]) for line in lines if line.startswith("outrider_gateway_shared_answers_total"))
+
+
+async def wait_charged(shared: Stack, tenant: str, expected: int) -> None:
+    """Returns when the gateways hold no unused tokens of the tenant, and it has used as many as expected."""
+    bus = Bus()
+    await bus.connect(shared.broker.url, "test", wait_s=10)
+    bucket, counted = Bucket(bus, LIMITS_BUCKET), -1
+    try:
+        async with asyncio.timeout(60):
+            while counted != expected:
+                await asyncio.sleep(0.1)
+                entry = await bucket.get(f"{tenant_entry(tenant)}.tokens_per_day")
+                assert entry is not None
+                ledger = msgspec.json.decode(entry.value, type=LimitLedger)
+                counted = ledger.spent + sum(hold.units for hold in ledger.held.values())
+    except TimeoutError:
+        pytest.fail(f"{counted} tokens are charged and not {expected}")
+    finally:
+        await bus.close()

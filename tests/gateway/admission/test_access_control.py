@@ -19,7 +19,7 @@ from outrider.gateway.identity.bearer_tokens import BearerTokens
 from outrider.gateway.identity.refusals import EndedKey, InvalidKey, TooManyFailures, WrongKey, WrongScope
 from outrider.gateway.settings import Issuer
 from outrider.mesh.bus import Bucket, Bus
-from outrider.wire.tenants import BUCKET, Key, Limits, new_key, tenant_entry
+from outrider.wire.tenants import BUCKET, Key, Limits, new_key
 
 from tests.gateway.issuer import AUDIENCE, LocalIssuer
 from tests.gateway.tenants import TenantStore
@@ -91,13 +91,6 @@ async def _scoped(store: TenantStore, *scopes: str) -> str:
     return text
 
 
-async def _disable(store: TenantStore) -> None:
-    entry = await store.bucket.get(tenant_entry(store.tenant))
-    assert entry is not None
-    tenant = msgspec.json.decode(entry.value) | {"disabled": time.time()}
-    await store.bucket.put(tenant_entry(store.tenant), msgspec.json.encode(tenant))
-
-
 @pytest.mark.parametrize(
     ("scopes", "doors"),
     [
@@ -166,7 +159,7 @@ async def test_a_disabled_tenant_has_no_valid_key_and_no_valid_token(
     access: AccessControl, store: TenantStore, issuer: LocalIssuer
 ) -> None:
     _, text = await store.key()
-    await _disable(store)
+    await store.disable()
     for credential in (text, issuer.token("key", tenant=store.tenant)):
         with pytest.raises(EndedKey, match=f"the tenant {store.tenant} is disabled"):
             await admitted(access, _sender(credential))

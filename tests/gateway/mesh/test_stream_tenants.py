@@ -6,17 +6,13 @@ import asyncio
 from typing import Any
 
 import httpx
-import msgspec
 import openai
 import pytest
-from outrider.gateway.admission.account import LimitLedger
-from outrider.mesh.bus import Bucket, Bus
-from outrider.wire.subjects import LIMITS_BUCKET
-from outrider.wire.tenants import Limits, tenant_entry
+from outrider.wire.tenants import Limits
 
 from tests.gateway.raw_streams import RawStream
 from tests.gateway.stack import MODEL, Stack
-from tests.gateway.tenants import TenantStore, client, complete
+from tests.gateway.tenants import TenantStore, client, complete, wait_charged
 from tests.latch import Latch
 
 LENGTH = 150
@@ -28,25 +24,6 @@ async def _ask(method: str, url: str, request: str, key: str = "") -> int:
     headers = {"authorization": f"Bearer {key}"} if key else {}
     async with httpx.AsyncClient(timeout=60) as http:
         return (await http.request(method, f"{url}/v1/streams/{request}", headers=headers)).status_code
-
-
-async def _charged(shared: Stack, tenant: str, expected: int) -> None:
-    """Returns when the gateways hold no unused tokens of the tenant, and it has used as many as expected."""
-    bus = Bus()
-    await bus.connect(shared.broker.url, "test", wait_s=10)
-    bucket, counted = Bucket(bus, LIMITS_BUCKET), -1
-    try:
-        async with asyncio.timeout(60):
-            while counted != expected:
-                await asyncio.sleep(0.1)
-                entry = await bucket.get(f"{tenant_entry(tenant)}.tokens_per_day")
-                assert entry is not None
-                ledger = msgspec.json.decode(entry.value, type=LimitLedger)
-                counted = ledger.spent + sum(hold.units for hold in ledger.held.values())
-    except TimeoutError:
-        pytest.fail(f"{counted} tokens are charged and not {expected}")
-    finally:
-        await bus.close()
 
 
 def _body(length: int = LENGTH) -> dict[str, Any]:
@@ -84,7 +61,7 @@ async def test_a_stream_that_is_left_and_resumed_is_charged_as_one_that_was_not(
     rest = await RawStream(urls[place], text).resume(begun.request, begun.last)
     again = await RawStream(urls[0], text).resume(begun.request)
     assert len(again.events) == len(begun.events + rest.events)
-    await _charged(shared, tenant_store.tenant, _total(rest))
+    await wait_charged(shared, tenant_store.tenant, _total(rest))
 
 
 async def test_two_readers_of_one_stream_are_charged_together_what_one_would_be(
@@ -99,7 +76,7 @@ async def test_two_readers_of_one_stream_are_charged_together_what_one_would_be(
     await reading
     usage = second.events[-2].json["usage"]
     assert usage["completion_tokens"] == 2 * LENGTH
-    await _charged(shared, tenant_store.tenant, usage["total_tokens"])
+    await wait_charged(shared, tenant_store.tenant, usage["total_tokens"])
 
 
 async def test_what_lingers_holds_its_place_until_another_gateway_takes_it(
@@ -138,7 +115,7 @@ async def test_a_background_response_is_its_tenants_alone_and_paid_once(
     assert told[-1].response == whole
     assert whole.usage is not None
     assert whole.usage.output_tokens == LENGTH
-    await _charged(shared, tenant_store.tenant, whole.usage.total_tokens)
+    await wait_charged(shared, tenant_store.tenant, whole.usage.total_tokens)
 
 
 async def test_a_stream_that_its_tenant_has_no_tokens_for_is_not_generated_on(
