@@ -19,6 +19,9 @@ from tests.latch import FEW, Latch
 from tests.processes import ALWAYS
 from tests.reading import reading
 
+SUSPECT = {"abuse.prompt_choices": 5}
+"""Rules of abuse of the first gateway that requires keys."""
+
 
 @pytest.fixture(scope="session")
 def shared(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
@@ -77,7 +80,7 @@ def urls(shared: Stack, keyed_grpc: str, audit_log: Path) -> Iterator[list[str]]
     grpc_port = keyed_grpc.partition(":")[2]
     common = {"auth": "keys", "filter_options": json.dumps(GUARD)}
     gateways = [
-        shared.add("gateway", port=ports[0], grpc_port=grpc_port, audit_log=audit_log, **common),
+        shared.add("gateway", port=ports[0], grpc_port=grpc_port, audit_log=audit_log, **common, **SUSPECT),
         shared.add("gateway", port=ports[1], trusted_proxies="127.0.0.0/8", **common),
     ]
     for gateway in gateways:

@@ -55,6 +55,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "metrics",
         "settings",
         "identity",
+        "abuse",
         "admission",
         "requests",
         "tool_calls",

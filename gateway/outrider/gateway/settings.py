@@ -43,6 +43,27 @@ class Issuer(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
             require_protected(self.jwks)
 
 
+class AbuseSettings(Struct, frozen=True):
+    """The most that a key, a tenant or an address may do in a window of time before it is suspect; 0 is any number."""
+
+    window_s: Annotated[float, Meta(gt=0, le=3600, description="seconds in which requests are counted together")] = 60.0
+    rate_factor: Annotated[
+        float, Meta(ge=0, description="requests by the caller's usual number; see also rate_least")
+    ] = 10.0
+    rate_least: Annotated[int, Meta(ge=1, description="requests that are never too many for the caller")] = 300
+    refusals: Annotated[int, Meta(ge=0, description="requests that are refused: 400, 401, 403 and limits")] = 100
+    prompt_choices: Annotated[int, Meta(ge=0, description="random answers to one prompt")] = 500
+    prefix_requests: Annotated[
+        int, Meta(ge=0, description="prompts with one beginning whose answers have 4 tokens at most")
+    ] = 1000
+    logprobs_requests: Annotated[
+        int, Meta(ge=0, description="requests for 10 logprobs a token or more and 4 tokens at most")
+    ] = 500
+    delay_s: Annotated[
+        float, Meta(ge=0, le=10, description="seconds by which the requests of a suspect caller are delayed; 0: none")
+    ] = 0.0
+
+
 class GatewaySettings(Settings, kw_only=True, frozen=True):
     """Settings of the gateway, in the configuration's ``[gateway]`` table. ``port`` is that of HTTP."""
 
@@ -145,6 +166,7 @@ class GatewaySettings(Settings, kw_only=True, frozen=True):
             pattern=r"^$|^(\[[^\]]+\]|[^:\[\]]+):\d+$", description="host:port of the admin API; empty: there is none"
         ),
     ] = ""
+    abuse: AbuseSettings = AbuseSettings()
     router: Annotated[
         str, Meta(description="who is asked first, by plug-in name: least_load, prefix, cost or round_robin")
     ] = "least_load"

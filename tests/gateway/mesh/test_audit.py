@@ -52,6 +52,18 @@ async def test_refusals_at_every_door_are_told_with_who_and_where_and_never_with
     assert text.split("-", 2)[2] not in str(told) + str(limited)
 
 
+async def test_a_prompt_that_is_answered_again_and_again_is_told_of(
+    urls: list[str], audit_log: Path, tenant_store: TenantStore
+) -> None:
+    key, text = await tenant_store.key()
+    for _ in range(6):  # at least three of them in one minute
+        await complete(urls[0], text, n=2, max_tokens=1)
+    told = (await lines(audit_log, f"key {key.id}", 2))[:2]
+    subjects = [f"repeated_prompt of key {key.id}", f"repeated_prompt of tenant {key.tenant}"]
+    assert [(line["event"], line["subject"]) for line in told] == [("abuse_suspected", each) for each in subjects]
+    assert told[0]["reason"] == "6 in 60 s, more than 5"
+
+
 async def test_a_wrong_network_is_told_with_the_tenant(
     urls: list[str], audit_log: Path, tenant_store: TenantStore
 ) -> None:

@@ -8,6 +8,8 @@ from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_netw
 from math import ceil
 
 import msgspec
+from outrider.gateway.abuse.sample import Source
+from outrider.gateway.abuse.watch import Watch
 from outrider.gateway.admission.body_turns import BodyTurns
 from outrider.gateway.admission.caller import Address, Caller, Credential
 from outrider.gateway.admission.credentials import Credentials
@@ -15,7 +17,7 @@ from outrider.gateway.admission.limit_store import LimitReached, LimitStore
 from outrider.gateway.admission.reservation import Admission
 from outrider.gateway.identity.failed_attempts import FailedAttempts
 from outrider.gateway.identity.refusals import TooManyFailures, WrongKey, WrongNetwork, WrongScope
-from outrider.mesh.errors import OutriderError, PermissionDenied, Unauthenticated
+from outrider.mesh.errors import InvalidRequest, OutriderError, PermissionDenied, Unauthenticated
 from outrider.mesh.telemetry import audit
 from outrider.mesh.telemetry.audit import Event
 from outrider.wire.tenants import parse_key
@@ -30,13 +32,14 @@ _AUDITED: tuple[tuple[type[OutriderError], Event], ...] = (
     (LimitReached, "limit_reached"),
 )
 
+_COUNTED: tuple[type[OutriderError], ...] = (InvalidRequest, *(kind for kind, _ in _AUDITED))
+"""Refusals that the watch counts."""
+
 
 class Sender(msgspec.Struct, frozen=True):
     """The sender of a request: the door it came to, the peer's address if there is one, and HTTP headers or the like.
 
     ``door`` is one of `outrider.wire.tenants.SCOPES`; ``request`` is the request's id, for the audit log.
-
-    ``door`` is one of `outrider.wire.tenants.SCOPES`.
     """
 
     door: str = "http"
@@ -65,8 +68,10 @@ class AccessControl:
         credentials: Credentials | None,
         trusted_proxies: Sequence[str] = (),
         most_failures: int = 20,
+        watch: Watch | None = None,
     ) -> None:
         self._store, self._credentials, self._turns = store, credentials, BodyTurns()
+        self._watch = watch or Watch()
         self._proxies = [ip_network(network) for network in trusted_proxies]
         self._failures = FailedAttempts(most_failures)
 
@@ -76,20 +81,26 @@ class AccessControl:
 
         Only a request that ``counts`` counts toward the limit on requests. Raises `InvalidKey`, `TooManyFailures`,
         `WrongNetwork`, `WrongScope`, `LimitReached` or `Unavailable` if the request is not admitted. Errors of the
-        block pass; refusals, here or there, go to the audit log.
+        block pass; refusals, here or there, go to the audit log and to the watch.
         """
         address = self._client_address(sender)
         caller = Caller(tenant="", credential=Credential(_claimed(sender)))
         try:
             caller = await self._caller(sender, address)
             _require_entry(caller, address, sender.door)
-            admission = Admission(caller, self._store, headers, self._turns)
+            admission = Admission(caller, self._store, headers, self._turns, self._watch, self.address(sender))
             if counts:
                 await admission.count()
             yield admission
         except OutriderError as error:
-            _audit(error, sender, caller, self.address(sender))
+            self._note(error, sender, caller)
             raise
+
+    def _note(self, error: OutriderError, sender: Sender, caller: Caller) -> None:
+        address = self.address(sender)
+        _audit(error, sender, caller, address)
+        if isinstance(error, _COUNTED):
+            self._watch.refused(Source(caller.actor, caller.tenant, address))
 
     def address(self, sender: Sender) -> str:
         """The sender's address for logs, behind any trusted proxies."""
@@ -147,7 +158,7 @@ def _audit(error: OutriderError, sender: Sender, caller: Caller, address: str) -
         audit(
             event,
             outcome="refused",
-            actor=caller.credential.name if caller.credential else "",
+            actor=caller.actor,
             tenant=caller.tenant,
             door=sender.door,
             address=address,

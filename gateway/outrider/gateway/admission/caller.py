@@ -66,6 +66,11 @@ class Caller(msgspec.Struct, frozen=True):
     scopes: tuple[str, ...] = ()
 
     @property
+    def actor(self) -> str:
+        """The name of the key or token in logs; empty without access control."""
+        return "" if self.credential is None else self.credential.name
+
+    @property
     def admin(self) -> bool:
         """Whether the caller may administer the mesh."""
         return "admin" in self.scopes

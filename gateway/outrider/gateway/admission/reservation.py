@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 
 from outrider.gateway import metrics
+from outrider.gateway.abuse.sample import Sample, Source
+from outrider.gateway.abuse.watch import Watch
 from outrider.gateway.admission.body_turns import Arrival, BodyTurns
 from outrider.gateway.admission.caller import REQUESTS, STREAMS, TOKENS, Caller
 from outrider.gateway.admission.limit_store import Demand, LimitReached, LimitStatus, LimitStore, Reservation
@@ -18,10 +21,17 @@ class Admission:
     """The admission of one request of ``caller``; writes OpenAI's rate limit headers into ``headers``."""
 
     def __init__(
-        self, caller: Caller, store: LimitStore, headers: dict[str, str], turns: BodyTurns | None = None
+        self,
+        caller: Caller,
+        store: LimitStore,
+        headers: dict[str, str],
+        turns: BodyTurns | None = None,
+        watch: Watch | None = None,
+        address: str = "",
     ) -> None:
         self.caller = caller
-        self._turns = turns or BodyTurns()
+        self._turns, self._watch = turns or BodyTurns(), watch
+        self._source = Source(caller.actor, caller.tenant, address)
         self._store, self._headers = store, headers
         self._demands: list[Demand] = []
         self._reservation = Reservation([], [])
@@ -40,6 +50,13 @@ class Admission:
         with self.arriving() as arrival:
             arrival.grow(size)
             await arrival.turn()
+
+    async def pace(self, samples: Sequence[Sample]) -> None:
+        """Tells the watch of a request with these prompts; waits a while if the watch finds the caller suspect."""
+        delay_s = self._watch.asked(self._source, samples) if self._watch is not None else 0.0
+        if delay_s:
+            metrics.abuse_delays.inc()
+            await asyncio.sleep(delay_s)
 
     async def count(self) -> None:
         """Counts the request, whether it succeeds or not; raises as `LimitStore.reserve`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from outrider.gateway.abuse.watch import Watch
 from outrider.gateway.admission.access_control import AccessControl
 from outrider.gateway.admission.credentials import Credentials
 from outrider.gateway.admission.directory import Directory
@@ -34,6 +35,7 @@ class Tenants:
             Credentials(self._directory, self._tokens) if self._directory else None,
             settings.trusted_proxies,
             settings.failed_authentications,
+            Watch(settings.abuse),
         )
 
     async def start(self) -> None:

@@ -12,6 +12,7 @@ from outrider.gateway.admission.reservation import Admission
 from outrider.gateway.generation.flight import Flight
 from outrider.gateway.generation.in_flight import Flights
 from outrider.gateway.generation.record import Key, Record, choice_id
+from outrider.gateway.generation.samples import samples_of
 from outrider.gateway.requests.attempts import TRANSIENT, persist
 from outrider.gateway.requests.encoder import Encoder
 from outrider.gateway.requests.lengths import longest_answer
@@ -67,6 +68,7 @@ class Generations:
         """
         key, seed = Key(admission.caller.tenant, request_id), generation.sampling.seed
         async with generation.deadlines.until_first():
+            await admission.pace(samples_of(generation))
             jobs, created = await self._jobs(request_id, generation, admission.caller), int(time.time())
             record = Record.of(
                 jobs,

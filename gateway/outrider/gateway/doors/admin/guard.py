@@ -28,7 +28,7 @@ class Call(msgspec.Struct):
         audit(
             event,
             outcome=outcome,
-            actor=self.caller.credential.name if self.caller.credential else "",
+            actor=self.caller.actor,
             tenant=self.tenant,
             door=_DOOR,
             address=self.address,
