@@ -25,6 +25,7 @@ SCOPES = ("http", "grpc", "nats", "admin")
 """What a key may be limited to: front doors, and the administration of the mesh."""
 
 _KEY = re.compile(r"sk-(?P<id>[0-9a-f]{16})-(?P<secret>[A-Za-z0-9_-]+)")
+_SHOWN_KEY = re.compile(r"(sk-[0-9a-f]{16}-)[A-Za-z0-9_-]+")
 _SECRET_BYTES = 32
 
 _Count = Annotated[int, integers(1, (1 << 53) - 1)]
@@ -127,6 +128,11 @@ def parse_key(text: str) -> tuple[str, str] | None:
     """Id and secret of a key's text, a secret of any length; None for a text that is no key."""
     match = _KEY.fullmatch(text)
     return (match["id"], match["secret"]) if match else None
+
+
+def without_secrets(text: str) -> str:
+    """``text`` with the secrets of keys in it replaced by dots, for logs of what a client wrote."""
+    return _SHOWN_KEY.sub(r"\1...", text)
 
 
 def tenant_entry(name: str) -> str:

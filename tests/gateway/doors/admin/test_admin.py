@@ -159,21 +159,23 @@ def test_only_an_administrators_key_opens_the_api_and_only_on_its_own_address(ap
 
 async def test_calls_and_changes_are_told_without_the_keys(api: Api) -> None:
     made = await asyncio.to_thread(api.call, "POST", "keys", json={"tenant": "operators", "label": "told"})
-    await asyncio.to_thread(api.refusal, "GET", f"keys/{made['key']}", 400)
+    for path, status in ((f"keys/{made['key']}", 400), (f"keys?tenant={made['key']}", 404)):
+        await asyncio.to_thread(api.refusal, "GET", path, status)
 
     def about() -> list[dict[str, Any]]:
         lines = [json.loads(line) for line in api.audit_log.read_text().splitlines()]
         start = next((at for at, line in enumerate(lines) if line["subject"] == f"key {made['id']}"), len(lines))
         return [line for line in lines[start:] if line["door"] == "admin"]
 
-    await eventually(lambda: len(about()) == 3)
-    created, call, wrong = about()
+    await eventually(lambda: len(about()) == 4)
+    created, call, wrong, absent = about()
     assert (created["event"], created["tenant"], created["address"]) == ("key_created", "operators", "127.0.0.1")
     assert (call["event"], call["outcome"], call["subject"]) == ("admin_call", "done", "POST /admin/v1/keys")
     assert call["request"] == created["request"]
     assert call["actor"].startswith("key ")
     assert (wrong["outcome"], wrong["subject"]) == ("failed", "GET /admin/v1/keys/{id}")
-    assert made["key"] not in str(about())
+    assert absent["reason"] == f"there is no tenant sk-{made['id']}-..."
+    assert made["key"].split("-", 2)[2] not in api.audit_log.read_text()
 
 
 def test_use_is_that_of_the_ledgers(api: Api) -> None:

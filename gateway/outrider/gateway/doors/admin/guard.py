@@ -9,6 +9,7 @@ from outrider.gateway.doors.http.guard import guarded, sender_of
 from outrider.mesh.errors import Internal, OutriderError
 from outrider.mesh.telemetry import audit
 from outrider.mesh.telemetry.audit import Event, Outcome
+from outrider.wire.tenants import without_secrets
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 _DOOR = "admin"
@@ -29,11 +30,11 @@ class Call(msgspec.Struct):
             event,
             outcome=outcome,
             actor=self.caller.actor,
-            tenant=self.tenant,
+            tenant=without_secrets(self.tenant),
             door=_DOOR,
             address=self.address,
-            subject=subject,
-            reason=reason,
+            subject=without_secrets(subject),
+            reason=without_secrets(reason),
             request=self.request,
         )
 
