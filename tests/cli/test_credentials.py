@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import stat
-import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -82,12 +82,12 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(secrets: Path, folders:
 async def test_the_command_goes_on_until_it_is_told_to_end(secrets: Path, tmp_path: Path) -> None:
     folders = tmp_path / "folders"
     command = [*CLI, "credentials", str(secrets), "--into", str(folders), "--every", "0.1"]
-    with subprocess.Popen(command) as process:
-        await eventually((folders / "broker" / "users.conf").exists)
-        (folders / "gateway" / "gateway.nk").unlink()
-        await eventually((folders / "gateway" / "gateway.nk").exists)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+    process = await asyncio.create_subprocess_exec(*command)
+    await eventually((folders / "broker" / "users.conf").exists)
+    (folders / "gateway" / "gateway.nk").unlink()
+    await eventually((folders / "gateway" / "gateway.nk").exists)
+    process.send_signal(signal.SIGTERM)
+    assert await process.wait() == 0
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""The services of compose.yaml: their variables are settings, their models are kept, and each sees only its own secrets."""
+"""The services of compose.yaml: their variables are settings, models are kept, and each sees its own secrets only."""
 
 from __future__ import annotations
 
