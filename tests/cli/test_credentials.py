@@ -65,9 +65,11 @@ def test_what_is_there_is_kept_and_a_certificate_that_is_due_is_renewed(secrets:
     hand_out(secrets, folders)
     assert files(folders) == before
     Directory(secrets / "certs").issue("gateway", Issue("gateway", ["api.example.com"], timedelta(minutes=1)))
+    due = (secrets / "certs" / "gateway.crt").read_bytes()
     hand_out(secrets, folders)
     after = files(folders)
     assert {name for name in after if after[name] != before[name]} == {"gateway/gateway.crt", "gateway/gateway.key"}
+    assert after["gateway/gateway.crt"] != due
     [gateway] = [each for each in Directory(secrets / "certs").issued() if each.name == "gateway"]
     assert (gateway.hosts, gateway.ends - gateway.begins) == (["api.example.com"], timedelta(minutes=6))
 
