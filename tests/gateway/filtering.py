@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-GUARD: dict[str, dict[str, Any]] = {"guard": {"plugin": "patterns", "secrets": "end"}}
-"""Options of a filter that masks e-mail addresses and ends an answer at a secret."""
+GUARD: dict[str, dict[str, Any]] = {
+    "guard": {"plugin": "patterns", "secrets": "end"},
+    "porter": {"plugin": "patterns", "secrets": "end", "on": "prompt"},
+}
+"""Options of a filter that masks e-mail addresses and ends an answer at a secret, and of one that so reads prompts."""
 ADDRESS, SECRET = "bob.smith@example.org", "sk-abcdefghijklmnopqrstuvwx"
 MASKED = (f"Mail {ADDRESS} now", "Mail [email] now")
 """An answer, and what readers get of it."""

@@ -41,6 +41,12 @@ class WrongContentType(InvalidRequest):
     http_status = 415
 
 
+class PromptRefused(InvalidRequest):
+    """A filter refuses the prompt."""
+
+    reason: ClassVar[str] = "content_filter"
+
+
 class MethodNotAllowed(InvalidRequest):
     """The path exists, but not for this method; ``allowed`` holds its methods."""
 

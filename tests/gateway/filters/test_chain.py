@@ -74,19 +74,21 @@ async def test_the_earliest_end_counts() -> None:
 @pytest.mark.parametrize("text", ["all is broken now", "all is slow now"])
 async def test_a_filter_that_fails_or_is_late_fails_the_answer_or_passes_what_it_held(text: str) -> None:
     pieces = [text[place : place + 5] for place in range(0, len(text), 5)]
-    with pytest.raises(Unavailable, match="the answer could not be filtered"):
+    with pytest.raises(Unavailable, match="a text could not be filtered"):
         await passed_by(Chain([Setup("words", Words, 0.05, fail_open=False)]), pieces)
     assert await passed_by(Chain([Setup("words", Words, 0.05, fail_open=True)]), pieces) == Passed(text)
 
 
 def test_a_caller_has_the_filters_of_the_gateway_the_tenant_and_the_key_once() -> None:
-    installed = InstalledFilters(GatewaySettings(filters=["patterns"], filter_options={"own": {"plugin": "patterns"}}))
+    options = {"own": {"plugin": "patterns", "on": "both"}, "patterns": {}}
+    installed = InstalledFilters(GatewaySettings(filters=["patterns"], filter_options=options))
     owned = [OwnedLimits("tenant t", "t", Limits(filters=("own",))), OwnedLimits("key k", "k", Limits())]
     own = OwnedLimits("key l", "l", Limits(filters=("patterns", "own")))
-    assert installed.names(Caller()) == ("patterns",)
-    assert installed.names(Caller(limits=(*owned, own))) == ("patterns", "own")
+    assert installed.answer_filters(Caller()) == ("patterns",)
+    assert installed.answer_filters(Caller(limits=(*owned, own))) == ("patterns", "own")
+    assert installed.prompt_filters(Caller(limits=(*owned, own))) == ("own",)
     installed.require(["patterns", "own"])
-    with pytest.raises(Unavailable, match="the filter 'other' of this answer is not set up at this gateway"):
+    with pytest.raises(Unavailable, match="the filter 'other' is not set up at this gateway"):
         installed.chain(["own", "other"])
 
 

@@ -19,6 +19,6 @@ async def test_a_filter_from_another_package_is_used(tmp_path: Path, monkeypatch
     monkeypatch.syspath_prepend(tmp_path / "installed")
     options = {"digits": {"sign": "*"}, "hash": {"plugin": "digits"}}
     installed = InstalledFilters(GatewaySettings(filters=["digits"], filter_options=options))
-    names = installed.names(Caller())
+    names = installed.answer_filters(Caller())
     assert await passed_by(installed.chain(names), ["a1", "b22"]) == Passed("a*b**", ("digits.digit",) * 2)
     assert (await passed_by(installed.chain(["hash"]), ["a1"])).text == "a#"

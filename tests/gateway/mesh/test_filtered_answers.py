@@ -86,11 +86,15 @@ class Reader:
         return "".join(text for frame in self.frames for text in frame.texts)
 
     async def _take(self, message: Any) -> None:
-        if not message.data.startswith(b"{"):
+        if not message.data.startswith(b"{") and not self._ended:
             self.frames.append(decode_frame(message.data))
 
     async def _end(self) -> None:
-        await eventually(lambda: any(frame.finish for frame in self.frames))
+        await eventually(lambda: self._ended)
+
+    @property
+    def _ended(self) -> bool:
+        return bool(self.frames) and self.frames[-1].finish is not None
 
 
 @ANSWERS
@@ -199,7 +203,7 @@ async def test_a_filter_that_a_gateway_does_not_have_fails_closed(urls: list[str
     async with httpx.AsyncClient(timeout=60, headers={"authorization": f"Bearer {key}"}) as client:
         refused = await client.post(f"{urls[0]}/v1/completions", json={"model": MODEL, "prompt": "a", "max_tokens": 1})
     assert refused.status_code == 503
-    assert "the filter 'other' of this answer is not set up" in refused.json()["error"]["message"]
+    assert "the filter 'other' is not set up at this gateway" in refused.json()["error"]["message"]
 
 
 async def test_a_secret_ends_the_answer_at_its_verifier_and_for_later_readers(bus: Client, key: str) -> None:
@@ -210,3 +214,16 @@ async def test_a_secret_ends_the_answer_at_its_verifier_and_for_later_readers(bu
     assert late.text == reader.text == ENDED[1]
     assert late.frames[-1].finish is Finish.FILTERED
     assert late.frames[-1].usage == reader.frames[-1].usage
+
+
+async def test_a_prompt_is_filtered_and_its_answer_is_not(urls: list[str], tenant_store: TenantStore) -> None:
+    _, key = await tenant_store.key(Limits(filters=("porter",)))
+    async with httpx.AsyncClient(timeout=60, headers={"authorization": f"Bearer {key}"}) as client:
+
+        async def complete(prompt: str) -> httpx.Response:
+            body = {"model": MODEL, "prompt": prompt, "echo": True, **forced(ADDRESS)}
+            return await client.post(f"{urls[0]}/v1/completions", json=body)
+
+        assert (await complete(f"{ADDRESS}: ")).json()["choices"][0]["text"] == f"[email]: {ADDRESS}"
+        refused = await complete(SECRET)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "content_filter")

@@ -129,7 +129,7 @@ async def test_a_stream_whose_filter_fails_shows_nothing_and_may_be_resumed() ->
     inner = CachedStream(job(), [frame(["a"])], lambda: None)
     stream = FilteredStream(inner, Chain([Setup("broken", _Broken, 5.0, fail_open=False)]), Bus())
     await stream.open()
-    with pytest.raises(Unavailable, match="the answer could not be filtered") as caught:
+    with pytest.raises(Unavailable, match="a text could not be filtered") as caught:
         await anext(stream.frames())
     assert stream.failed is caught.value
     assert not stream.finished

@@ -16,7 +16,7 @@ _log = get_logger("filters")
 
 
 class Setup(msgspec.Struct, frozen=True):
-    """A filter as it is set up: its name, how one is made, and seconds for a call.
+    """A filter as it is set up: its name, how one is made, seconds for a call, and whether it reads prompts or answers.
 
     If a call fails, its text is passed if the setup is to ``fail_open``, and the answer fails otherwise.
     """
@@ -25,10 +25,12 @@ class Setup(msgspec.Struct, frozen=True):
     make: MakeFilter
     timeout_s: float
     fail_open: bool
+    prompts: bool = False
+    answers: bool = True
 
 
 class Chain:
-    """The filters of one answer: each reads what the one before it passes."""
+    """The filters of one text: each reads what the one before it passes."""
 
     def __init__(self, setups: Sequence[Setup]) -> None:
         self._stages = [_Stage(setup) for setup in setups]
@@ -88,7 +90,7 @@ class _Stage:
         metrics.filtered.labels(name, "failed").inc()
         _log.warning("a filter failed", filter=name, error=type(error).__name__, why=str(error))
         if not self._setup.fail_open:
-            raise Unavailable("the answer could not be filtered", retry_after=1.0) from error
+            raise Unavailable("a text could not be filtered", retry_after=1.0) from error
         self._filter = self._setup.make()
         return Passed(undecided)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -25,6 +25,7 @@ class _Common(msgspec.Struct, forbid_unknown_fields=True):
     """Options of every filter: its plug-in if that has another name, seconds for a call, and whether it fails open."""
 
     plugin: str = ""
+    on: Literal["answer", "prompt", "both"] = "answer"
     timeout_s: Annotated[float, Meta(gt=0, le=60)] = 5.0
     fail_open: bool = False
 
@@ -40,21 +41,30 @@ class InstalledFilters:
         names = [*settings.filters, *settings.filter_options]
         self._setups = {name: _setup(name, settings.filter_options.get(name, {})) for name in names}
 
-    def names(self, caller: Caller) -> tuple[str, ...]:
-        """The filters of the caller's answers, in order: the gateway's, the tenant's, the key's."""
-        own = [name for owned in caller.limits for name in owned.limits.filters or ()]
-        return tuple(dict.fromkeys([*self._everywhere, *own]))
+    def answer_filters(self, caller: Caller) -> tuple[str, ...]:
+        """The filters of the caller's answers: the gateway's, the tenant's, the key's; raises as `require`."""
+        return tuple(name for name in self._names(caller) if self._setups[name].answers)
+
+    def prompt_filters(self, caller: Caller) -> tuple[str, ...]:
+        """The filters of the caller's prompts, likewise."""
+        return tuple(name for name in self._names(caller) if self._setups[name].prompts)
 
     def require(self, names: Sequence[str]) -> None:
-        """Raises `Unavailable` if a filter is not set up here: its answers may not leave this gateway."""
+        """Raises `Unavailable` if a filter is not set up here."""
         for name in names:
             if name not in self._setups:
-                raise Unavailable(f"the filter {name!r} of this answer is not set up at this gateway", retry_after=1.0)
+                raise Unavailable(f"the filter {name!r} is not set up at this gateway", retry_after=1.0)
 
     def chain(self, names: Sequence[str]) -> Chain:
-        """The filters ``names`` for one answer; raises as `require`."""
+        """The filters ``names`` for one text; raises as `require`."""
         self.require(names)
         return Chain([self._setups[name] for name in names])
+
+    def _names(self, caller: Caller) -> list[str]:
+        own = [name for owned in caller.limits for name in owned.limits.filters or ()]
+        names = list(dict.fromkeys([*self._everywhere, *own]))
+        self.require(names)
+        return names
 
     async def close(self) -> None:
         """Releases what filters share, such as connections."""
@@ -75,4 +85,5 @@ def _setup(name: str, options: Mapping[str, Any]) -> Setup:
     own = {key: value for key, value in options.items() if key not in _Common.__struct_fields__}
     common = read_options(name, {key: options[key] for key in options.keys() - own.keys()}, _Common)
     plugin: Plugin = plugins.load(GROUP, common.plugin or name)
-    return Setup(name, plugin(own), common.timeout_s, common.fail_open)
+    prompts, answers = common.on != "answer", common.on != "prompt"
+    return Setup(name, plugin(own), common.timeout_s, common.fail_open, prompts, answers)

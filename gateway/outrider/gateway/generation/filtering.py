@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from outrider.gateway.admission.caller import Caller
 from outrider.gateway.filters.installed import InstalledFilters
-from outrider.gateway.requests.request import Generation
+from outrider.gateway.filters.prompts import filter_prompt
+from outrider.gateway.requests.request import Generation, Prompt
 from outrider.gateway.routing.job import Job
 from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.streams.answer import AnswerStream
@@ -26,11 +29,15 @@ class Filtering:
         Raises `Unavailable` if one is not set up here, and `InvalidRequest` if the request asks for likelihoods, which
         would show what the text hides.
         """
-        names = self._installed.names(caller)
-        self._installed.require(names)
+        names = self._installed.answer_filters(caller)
         if names and generation.sampling.logprobs is not None:
             raise InvalidRequest("logprobs must be absent: answers to this caller are filtered", param="logprobs")
         return names
+
+    async def prompts(self, prompts: Sequence[Prompt], caller: Caller) -> Sequence[Prompt]:
+        """The caller's ``prompts`` as filters let them pass; raises as `filter_prompt`."""
+        names = self._installed.prompt_filters(caller)
+        return [await filter_prompt(self._installed.chain(names), prompt) for prompt in prompts] if names else prompts
 
     async def close(self) -> None:
         """Releases what filters share, such as connections."""
