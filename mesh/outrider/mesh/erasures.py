@@ -88,9 +88,6 @@ class Erasures:
 
     async def _new(self) -> list[tuple[str, int, float]]:
         """Tenant, revision and time of the marks that are not done."""
-        entries = [(tenant, await self._bucket.get(tenant)) for tenant in await self._keys()]
+        entries = [(tenant, await self._bucket.get(tenant)) for tenant in await self._bucket.keys()]
         found = [(tenant, entry.revision, _decode(entry.value).at) for tenant, entry in entries if entry is not None]
         return [mark for mark in found if self._done.get(mark[0]) != mark[1]]
-
-    async def _keys(self) -> list[str]:
-        return await self._bucket.keys() if await self._bucket.state() != (0, 0) else []

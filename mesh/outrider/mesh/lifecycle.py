@@ -7,7 +7,7 @@ import gc
 import os
 import signal
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from secrets import token_hex
 from typing import Any
@@ -164,11 +164,17 @@ class Lifecycle:
 
     async def _read_erasures(self) -> Erasures:
         """The erasures of tenants; those so far do not matter to a process that has nothing yet."""
-        erasures = Erasures(self.mesh.bus, self._service.kind, self.mesh.instance, self._service.erase)
+        erasures = Erasures(self.mesh.bus, self._service.kind, self.mesh.instance, self._erase)
         if not self._service.lasting:
             with suppress(Unavailable):
                 await erasures.pass_over()
         return erasures
+
+    async def _erase(self, tenant: str, before: float) -> Mapping[str, int]:
+        counts = await self._service.erase(tenant, before)
+        gc.collect()
+        give_memory_back()
+        return counts
 
     async def _follow_erasures(self, erasures: Erasures) -> None:
         """Erases what was erased while this process was away, before it serves; then follows further erasures."""

@@ -77,18 +77,22 @@ class TenantErasure:
     async def _wipe_store(self) -> None:
         """Erases the tenant, its keys, prompts and counts of limits in the broker's store."""
         stored, values = Bucket(self._bus, tenants.BUCKET), self._counts["broker", ""]
-        for entry in await _keys(stored):
-            if entry.startswith(key_entry("")) and (found := await stored.get(entry)) is not None:
-                if msgspec.json.decode(found.value, type=Key).tenant == self._name:
-                    self._keys.add(entry)
-                    values["keys"] += await stored.wipe(entry)
+        for entry in await self._key_entries(stored):
+            self._keys.add(entry)
+            values["keys"] += await stored.wipe(entry)
         values["tenants"] += await stored.wipe(tenant_entry(self._name))
         values["prompts"] += await Bucket(self._bus, prompts.BUCKET).wipe(prompt_entry(self._name, ">"))
         for owner in (tenant_entry(self._name), *self._keys):
             values["counts of limits"] += await Bucket(self._bus, LIMITS_BUCKET).wipe(f"{owner}.>")
 
+    async def _key_entries(self, stored: Bucket) -> list[str]:
+        names = [name for name in await stored.keys() if name.startswith(key_entry(""))]
+        entries = [(name, await stored.get(name)) for name in names]
+        keys = [(name, msgspec.json.decode(entry.value, type=Key)) for name, entry in entries if entry is not None]
+        return [name for name, key in keys if key.tenant == self._name]
+
     async def _unconfirmed(self, revision: int, silent: set[Process]) -> set[Process]:
-        """The services that do not confirm the mark of ``revision`` in time; those ``silent`` before are not awaited."""
+        """The services that do not confirm the mark of ``revision`` in time; those ``silent`` before get no time."""
         awaited = {_process(member) for kind in KINDS for member in self._registry.members(kind)}
 
         def missing() -> set[Process]:
@@ -122,10 +126,6 @@ class TenantErasure:
         if not gateways:
             print("outrider: no gateway confirmed: records of streams stay until one runs", file=sys.stderr)
         return INCOMPLETE if silent or not gateways else 0
-
-
-async def _keys(bucket: Bucket) -> list[str]:
-    return await bucket.keys() if await bucket.state() != (0, 0) else []
 
 
 def _process(member: Member) -> Process:

@@ -36,8 +36,8 @@ class Verifiers:
     """Submits, follows, renews and cancels jobs, and counts this gateway's streams on each verifier.
 
     ``on_lost`` is called with the instance of a verifier that died with streams of this gateway. Requests whose grammar
-    is ``banned``, or whose tenant is ``erased``, are not submitted. ``isolation`` is held by the one request that may be killing verifiers and
-    therefore runs without other such requests.
+    is ``banned``, or whose tenant is ``erased``, are not submitted. ``isolation`` is held by the one request that may
+    be killing verifiers and therefore runs without other such requests.
     """
 
     def __init__(

@@ -49,7 +49,10 @@ class AnswerCache:
         return entry.frames
 
     def put(self, key: bytes, frames: Sequence[Frame], tenant: str = "") -> None:
-        """Keeps a complete answer to ``tenant``; ignores one that failed, was cancelled, or is larger than the whole cache."""
+        """Keeps a complete answer to ``tenant``.
+
+        Ignores one that failed, was cancelled, or is larger than the whole cache.
+        """
         if not frames or frames[-1].finish not in (Finish.STOP, Finish.LENGTH):
             return
         kept = [*frames[:-1], _as_cached(frames[-1])]

@@ -112,9 +112,12 @@ class Bucket:
         return state.last_seq, state.messages
 
     async def keys(self) -> list[str]:
-        """All keys that have a value, in order."""
+        """All keys that have a value, in order; none without a bucket."""
         async with self._mapping_errors():
-            return sorted((await self._keys())[1])
+            try:
+                return sorted((await self._keys())[1])
+            except js_errors.NotFoundError:
+                return []
 
     async def _keys(self) -> tuple[int, list[str]]:
         """The last revision of the bucket, and its keys at that time."""
