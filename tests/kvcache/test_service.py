@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 
 import grpc
+import msgspec
 import pytest
-from outrider.mesh.bus import Bus
+from outrider.mesh.bus import Bucket, Bus
+from outrider.mesh.erasures import BUCKET, Erasure
 from outrider.mesh.errors import InvalidRequest, from_rpc
 from outrider.mesh.registry import Member, Registry
 from outrider.mesh.rpc import channel, close_channels
@@ -143,3 +146,27 @@ async def test_pages_on_disk_outlive_the_process_and_those_in_memory_go_there_wh
         await registry.wait_for("kvcache", lacks(name), 240)
     registry.leave()
     await close_channels()
+
+
+async def test_pages_of_a_tenant_that_was_erased_while_the_cache_was_away_are_gone_when_it_is_back(
+    jetstream: str, tmp_path: Path
+) -> None:
+    bus = Bus()
+    await bus.connect(jetstream, "test", wait_s=10)
+    registry, marks = Registry(bus, "test", "reader"), Bucket(bus, BUCKET)
+    await registry.start()
+    await marks.open()
+    settings = {"nats_url": jetstream, "tiers": "disk", "options.disk.path": tmp_path / "pages", "instance": "away"}
+    with running("kvcache", tmp_path / "log", **settings) as process:
+        (member,) = await registry.wait_for("kvcache", bool, 240)
+        there = KvCacheStub(channel(member.address))
+        for tenant in ("gone", "stays"):
+            assert await store(there, [page(key(1, tenant))], tenant) == 1
+        process.stop()
+        await marks.put("gone", msgspec.json.encode(Erasure(time.time())))
+        process.start()
+        process.wait_ready()
+        assert [file.name for file in (tmp_path / "pages").glob("*/??/*")] == [key(1, "stays").hex()]
+    registry.leave()
+    await close_channels()
+    await bus.close()

@@ -17,7 +17,6 @@ from outrider.mesh.telemetry import get_logger
 BUCKET = "outrider-erasures"
 KEEP_S = 366 * 86400.0
 """Seconds for which a mark is kept: no stored page lives longer (`kvcache.ttl_s` is at most 365 days)."""
-_EVERY_S = 1.0
 
 Erase = Callable[[str, float], Awaitable[Mapping[str, int]]]
 """Erases what a process holds of a tenant and is older than a time in seconds since 1970; says how many of what."""
@@ -52,10 +51,11 @@ def erased_subject(kind: str) -> str:
 
 
 class Erasures:
-    """Follows the marks for one process, and calls ``erase`` once for each."""
+    """Follows the marks for one process, looks for them every ``every_s`` seconds, and calls ``erase`` once for each."""
 
-    def __init__(self, bus: Bus, kind: str, instance: str, erase: Erase) -> None:
+    def __init__(self, bus: Bus, kind: str, instance: str, erase: Erase, every_s: float = 1.0) -> None:
         self._bus, self._kind, self._instance, self._erase = bus, kind, instance, erase
+        self._every_s = every_s
         self._bucket = Bucket(bus, BUCKET)
         self._state: tuple[int, int] | None = None
         self._done: dict[str, int] = {}
@@ -80,7 +80,7 @@ class Erasures:
     async def follow(self) -> None:
         """Applies marks until cancelled."""
         while True:
-            await asyncio.sleep(_EVERY_S)
+            await asyncio.sleep(self._every_s)
             try:
                 await self.apply()
             except Unavailable as error:
