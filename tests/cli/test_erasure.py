@@ -65,6 +65,7 @@ async def start(bus: Bus) -> AsyncIterator[Start]:
             return process
 
         yield started
+        await bus.close()  # a call to the broker under way may swallow the cancellation of its task
 
 
 async def erase(bus: Bus, name: str, wait_s: float) -> int:

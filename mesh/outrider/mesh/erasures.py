@@ -51,7 +51,7 @@ def erased_subject(kind: str) -> str:
 
 
 class Erasures:
-    """Follows the marks for one process, looks for them every ``every_s`` seconds, and calls ``erase`` once for each."""
+    """Looks for marks every ``every_s`` seconds on behalf of one process, and calls ``erase`` once for each."""
 
     def __init__(self, bus: Bus, kind: str, instance: str, erase: Erase, every_s: float = 1.0) -> None:
         self._bus, self._kind, self._instance, self._erase = bus, kind, instance, erase
