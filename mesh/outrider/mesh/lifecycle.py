@@ -129,6 +129,8 @@ class Lifecycle:
         own: dict[str, Any] = {"pid": os.getpid(), "metrics_port": self._probes.port}
         if self.mesh.rpc.socket is not None:
             own["socket"] = str(self.mesh.rpc.socket)
+        if self._settings.residency:
+            own["residency"] = self._settings.residency
         return own | (self._service.status() if self._started else {})
 
     async def _start(self) -> None:

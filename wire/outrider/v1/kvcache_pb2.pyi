@@ -51,20 +51,22 @@ class FetchRequest(_message.Message):
     def __init__(self, keys: _Optional[_Iterable[bytes]] = ..., shared: _Optional[bool] = ..., prefill: _Optional[_Union[Prefill, _Mapping]] = ...) -> None: ...
 
 class Prefill(_message.Message):
-    __slots__ = ("tenant", "tokens", "first", "priority", "weight", "within_ms")
+    __slots__ = ("tenant", "tokens", "first", "priority", "weight", "within_ms", "residency")
     TENANT_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     FIRST_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_FIELD_NUMBER: _ClassVar[int]
     WITHIN_MS_FIELD_NUMBER: _ClassVar[int]
+    RESIDENCY_FIELD_NUMBER: _ClassVar[int]
     tenant: str
     tokens: bytes
     first: int
     priority: int
     weight: float
     within_ms: int
-    def __init__(self, tenant: _Optional[str] = ..., tokens: _Optional[bytes] = ..., first: _Optional[int] = ..., priority: _Optional[int] = ..., weight: _Optional[float] = ..., within_ms: _Optional[int] = ...) -> None: ...
+    residency: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, tenant: _Optional[str] = ..., tokens: _Optional[bytes] = ..., first: _Optional[int] = ..., priority: _Optional[int] = ..., weight: _Optional[float] = ..., within_ms: _Optional[int] = ..., residency: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class FetchResponse(_message.Message):
     __slots__ = ("pages", "lease")

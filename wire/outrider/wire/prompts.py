@@ -23,7 +23,8 @@ class NamedPrompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """A text, or a chat's messages, of a ``model`` or of every one; ``created`` is in seconds since 1970.
 
     ``messages`` are rendered by the model's own template, without the opening of an answer. ``parse_special`` reads
-    names of special tokens in ``text`` as those tokens, as completions do.
+    names of special tokens in ``text`` as those tokens, as completions do. ``residency`` holds the tags of verifiers
+    that may keep the prompt; None for all.
     """
 
     name: str
@@ -33,6 +34,7 @@ class NamedPrompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     text: str | None = None
     messages: list[dict[str, Any]] | None = None
     parse_special: bool = True
+    residency: tuple[str, ...] | None = None
 
 
 def prompt_entry(tenant: str, name: str) -> str:

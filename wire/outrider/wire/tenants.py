@@ -34,7 +34,8 @@ _Count = Annotated[int, integers(1, (1 << 53) - 1)]
 class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Limits of a tenant or a key; None is no limit of its own.
 
-    Minutes and days are those of UTC; ``networks`` are CIDRs. `ValueError` for a malformed one.
+    Minutes and days are those of UTC; ``networks`` are CIDRs. `ValueError` for a malformed one. ``residency`` holds
+    the tags of services that may hold the tenant's data.
     """
 
     requests_per_minute: _Count | None = None
@@ -49,6 +50,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     priority: Priority | None = None
     weight: Weight | None = None
     parse_special_tokens: Flag | None = None
+    residency: Annotated[tuple[str, ...], Meta(description="an array of tags of services")] | None = None
 
     def __post_init__(self) -> None:
         for network in self.networks or ():

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from outrider.cli.stores.store import print_table, run_with
-from outrider.mesh.bus import Bucket
+from outrider.cli.stores.store import print_table, run_on_bus
+from outrider.mesh.bus import Bucket, Bus
 from outrider.mesh.config.fields import nearest
 from outrider.mesh.errors import ConfigError
 from outrider.wire import tenants
@@ -24,14 +24,22 @@ class _Message(msgspec.Struct):
 
 def run(work: Callable[[StoredPrompts], Coroutine[Any, Any, None]], nats_url: str | None, config: Path | None) -> int:
     """Runs ``work`` on the stored prompts; returns the exit code."""
-    return run_with(BUCKET, "outrider prompts", lambda bucket: work(StoredPrompts(bucket)), nats_url, config)
+
+    async def on_bus(bus: Bus) -> int:
+        prompts, known = Bucket(bus, BUCKET), Bucket(bus, tenants.BUCKET)
+        await prompts.open()
+        await known.open()
+        await work(StoredPrompts(prompts, known))
+        return 0
+
+    return run_on_bus("outrider prompts", on_bus, nats_url, config)
 
 
 class StoredPrompts:
     """The stored prompts; each method runs one command and prints its result."""
 
-    def __init__(self, bucket: Bucket) -> None:
-        self._bucket = bucket
+    def __init__(self, bucket: Bucket, known_tenants: Bucket) -> None:
+        self._bucket, self._tenants = bucket, known_tenants
 
     async def put(self, name: str, tenant: str, model: str | None, text: str, chat: bool) -> None:
         """Stores a prompt; replaces the prompt of the same name."""
@@ -46,6 +54,7 @@ class StoredPrompts:
             model=model,
             text=None if chat else text,
             messages=messages,
+            residency=await self._residency(tenant),
         )
         data = msgspec.json.encode(prompt)
         if not text or len(data) > MOST_BYTES:
@@ -54,6 +63,10 @@ class StoredPrompts:
         if await self._bucket.put_below_limit(entry, data, others, MOST_PROMPTS) is None:
             raise ConfigError(f"{tenant} has {MOST_PROMPTS} prompts already, the most that it may keep: evict one")
         print(f"The prompt {name} of {tenant} is stored: verifiers compute it within seconds.")
+
+    async def _residency(self, tenant: str) -> tuple[str, ...] | None:
+        entry = await self._tenants.get(tenants.tenant_entry(tenant))
+        return None if entry is None else msgspec.json.decode(entry.value, type=tenants.Tenant).limits.residency
 
     async def list_all(self, tenant: str) -> None:
         """Prints all prompts of a tenant."""
@@ -71,7 +84,7 @@ class StoredPrompts:
     async def evict(self, name: str, tenant: str) -> None:
         """Removes one prompt."""
         await self._prompt(name, tenant)
-        await self._bucket.forget(prompt_entry(tenant, name))
+        await self._bucket.wipe(prompt_entry(tenant, name))
         print(f"The prompt {name} of {tenant} is gone: verifiers drop it within seconds.")
 
     async def _prompt(self, name: str, tenant: str) -> NamedPrompt:

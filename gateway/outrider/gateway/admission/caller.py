@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import msgspec
 from outrider.gateway.admission.limit_store import Demand
+from outrider.wire.residency import Residency
 from outrider.wire.tenants import Key, Limits, Tenant, key_entry, tenant_entry
 
 T = TypeVar("T")
@@ -78,6 +79,12 @@ class Caller(msgspec.Struct, frozen=True):
     def may_enter(self, door: str) -> bool:
         """Whether the caller may send requests to ``door``, one of `SCOPES`."""
         return not self.scopes or door in self.scopes
+
+    @property
+    def residency(self) -> Residency:
+        """Tags of the services that may hold the caller's data: those that tenant and key both allow."""
+        tags = [owned.limits.residency for owned in self.limits if owned.limits.residency is not None]
+        return frozenset.intersection(*map(frozenset, tags)) if tags else None
 
     def may_use(self, model: str) -> bool:
         """Whether the caller may use ``model``."""

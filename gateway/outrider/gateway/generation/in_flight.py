@@ -126,7 +126,7 @@ class Flights:
         self.filtering.require(jobs[0])
         charge = Charge(admission, self._bills, key.bill, new_payer(), shared=True)
         flight, streams = self._launch(_Launch(key, record, charge, taken_over=True), jobs, self._generate)
-        members = [self.verifiers.find(instance) for instance in verifiers]
+        members = [self.verifiers.find(instance, admission.caller.residency) for instance in verifiers]
         try:
             pairs = zip(streams, members, strict=True)
             logged = await _all([stream.attach(self.catalog.frames, member) for stream, member in pairs])

@@ -46,7 +46,8 @@ class Job(msgspec.Struct, frozen=True):
     @property
     def ask(self) -> Ask:
         """The part that routers see."""
-        return Ask(self.caller.tenant, self.prompt, self.sampling.max_tokens, self.session)
+        caller = self.caller
+        return Ask(caller.tenant, self.prompt, self.sampling.max_tokens, self.session, caller.residency)
 
     @property
     def subject(self) -> str:
@@ -79,4 +80,5 @@ class Job(msgspec.Struct, frozen=True):
             stream_id=self.stream_id,
             record=self.record,
             filtered=bool(self.filters),
+            residency=sorted(self.caller.residency or ()),
         )

@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 from outrider.mesh.errors import ConfigError
+from outrider.wire.residency import Residency
 
 T = TypeVar("T")
 
@@ -16,13 +17,14 @@ class Ask(msgspec.Struct, frozen=True):
     """The part of a request that decides where it runs.
 
     ``prompt`` holds token ids, ``most`` is the most tokens of its answer, and ``session`` is the client's name for the
-    conversation of the request, or an empty string.
+    conversation of the request, or an empty string. Only verifiers that may hold the data by ``residency`` are ranked.
     """
 
     tenant: str
     prompt: Sequence[int]
     most: int = 1
     session: str = ""
+    residency: Residency = None
 
 
 class Replica(msgspec.Struct, frozen=True):

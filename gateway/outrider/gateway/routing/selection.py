@@ -12,8 +12,10 @@ from outrider.gateway.routing.page_reader import PageReader
 from outrider.gateway.routing.router import Ask, Replica, Router, read_options, shuffled
 from outrider.gateway.routing.sticky import Sticky
 from outrider.mesh import plugins
+from outrider.mesh.errors import Unavailable
 from outrider.mesh.registry import Member
 from outrider.mesh.service import Mesh
+from outrider.wire.residency import may_hold
 
 if TYPE_CHECKING:
     from outrider.gateway.settings import GatewaySettings
@@ -51,7 +53,11 @@ class VerifierSelection:
     def order(
         self, ask: Ask, members: Sequence[Member], load: Callable[[Member], int], avoid: Collection[str] = ()
     ) -> list[Member]:
-        """``members`` in the order of the router, but those with an open breaker, and then those to ``avoid``, last."""
+        """``members`` in the order of the router, but those with an open breaker, and then those to ``avoid``, last.
+
+        Raises `Unavailable` if there are members, and none may hold the tenant's data.
+        """
+        members = _residents(ask, members)
         by_name = {member.instance: member for member in members}
         replicas = [Replica(member.instance, load(member), member.status) for member in members]
         ranked = [replica.instance for replica in self._router.choose(ask, shuffled(replicas))]
@@ -60,3 +66,12 @@ class VerifierSelection:
     def sent(self, ask: Ask, instance: str) -> None:
         """Tells the router that ``instance`` took the request; ``ask`` is the object that `order` got."""
         self._router.sent(ask, instance)
+
+
+def _residents(ask: Ask, members: Sequence[Member]) -> list[Member]:
+    """The ``members`` that may hold the data of a request."""
+    residents = [member for member in members if may_hold(member.status, ask.residency)]
+    if members and not residents:
+        tags = ", ".join(sorted(ask.residency or ())) or "no place"
+        raise Unavailable(f"no verifier is ready where data of this tenant may be: residency {tags}", retry_after=1.0)
+    return residents

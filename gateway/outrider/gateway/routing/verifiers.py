@@ -23,6 +23,7 @@ from outrider.mesh.tasks import Tasks
 from outrider.v1 import verifier_pb2 as pb
 from outrider.v1.verifier_pb2_grpc import VerifierStub
 from outrider.wire.frames import Frame, decode_frame
+from outrider.wire.residency import Residency, may_hold
 
 if TYPE_CHECKING:
     from outrider.gateway.settings import GatewaySettings
@@ -162,9 +163,10 @@ class Verifiers:
         """Whether the registry still knows ``member``."""
         return self.find(member.instance) is not None
 
-    def find(self, instance: str) -> Member | None:
-        """The verifier with this instance name, if the registry knows it."""
-        return next((member for member in self._registry.members("verifier") if member.instance == instance), None)
+    def find(self, instance: str, residency: Residency = None) -> Member | None:
+        """The verifier with this instance name, if the registry knows it and it may hold data of a ``residency``."""
+        members = (member for member in self._registry.members("verifier") if member.instance == instance)
+        return next((member for member in members if may_hold(member.status, residency)), None)
 
 
 async def _next(stream: Any, seconds: float | None) -> pb.FollowResponse | None:

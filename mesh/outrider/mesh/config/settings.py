@@ -67,6 +67,14 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
         str,
         Meta(pattern=r"^[A-Za-z0-9_-]{0,64}$", description="name of this process; empty takes a random one"),
     ] = ""
+    residency: Annotated[
+        str,
+        Meta(
+            pattern=r"^[A-Za-z0-9_-]{0,64}$",
+            description="tag of the place where this process runs, such as eu, for tenants whose data has to stay "
+            "somewhere; empty: none",
+        ),
+    ] = ""
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="least severity that is logged")
     ] = "info"

@@ -47,8 +47,8 @@ class Committer:
 
     def open(self, sequence: Sequence) -> None:
         """Announces a new sequence to drafters."""
-        opening = self._guessing.open(sequence)
-        self.outcome.opened.append(OpenedSequence(sequence.number, opening, sequence.request.drafters))
+        request, opening = sequence.request, self._guessing.open(sequence)
+        self.outcome.opened.append(OpenedSequence(sequence.number, opening, request.drafters, request.residency))
 
     def commit(self, work: Work, drawn: DrawnRows) -> None:
         """Applies what one sequence's rows drew."""

@@ -8,15 +8,20 @@ from outrider.models.speculation import Opening
 from outrider.verifier.requests.sequence import Request
 from outrider.verifier.speculation.counts import Counts
 from outrider.wire.frames import Frame
+from outrider.wire.residency import Residency
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedSequence:
-    """A new sequence for remote drafters; ``drafters`` names those that may guess, None for all."""
+    """A new sequence for remote drafters; ``drafters`` names those that may guess, None for all.
+
+    Only proposers of the ``residency`` may get it.
+    """
 
     number: int
     opening: Opening
     drafters: frozenset[str] | None
+    residency: Residency = None
 
 
 @dataclass(frozen=True, slots=True)

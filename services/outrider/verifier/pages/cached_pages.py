@@ -13,6 +13,7 @@ from outrider.kernels.pool import KvPool
 from outrider.models.kv.pages import PageTable
 from outrider.verifier.requests.sequence import Sequence
 from outrider.verifier.scheduling.scheduler import Scheduler
+from outrider.wire.residency import Residency
 from torch import Tensor
 
 
@@ -43,6 +44,7 @@ class WantedPages:
         hashes: chain hashes of the sequence's full pages.
         present: number of leading pages in the pool, which are not fetched.
         prompt: the prompt for a hand-over; None if no other verifier may compute the pages.
+        residency: tags of the services that may be asked; None for all.
     """
 
     number: int
@@ -50,16 +52,18 @@ class WantedPages:
     hashes: list[bytes]
     present: int
     prompt: Prompt | None = None
+    residency: Residency = None
 
 
 @dataclass(frozen=True, slots=True)
 class OfferedPages:
-    """Copies of the pages at ``indices`` of a chain, made by `copy_pages`."""
+    """Copies of the pages at ``indices`` of a chain, made by `copy_pages`, for KV caches of a ``residency``."""
 
     tenant: str
     hashes: list[bytes]
     indices: list[int]
     copies: list[Tensor]
+    residency: Residency = None
 
 
 class Link(Protocol):
@@ -113,7 +117,9 @@ class CachedPages:
         if lacking <= 0:
             return False
         hashes, prompt = hashes[: present + lacking], self._prompt(sequence, present, lacking)
-        if not self._link.fetch(WantedPages(sequence.number, sequence.request.tenant, hashes, present, prompt)):
+        request = sequence.request
+        wanted = WantedPages(sequence.number, request.tenant, hashes, present, prompt, request.residency)
+        if not self._link.fetch(wanted):
             return False
         self._pending[sequence.number] = _PendingFetch(sequence, lacking)
         return True
@@ -137,10 +143,10 @@ class CachedPages:
         if now <= before:
             return
         self._offered[sequence.number] = now
-        hashes = sequence.hashes[:now]
-        if indices := self._link.wants(sequence.request.tenant, hashes, before):
+        hashes, request = sequence.hashes[:now], sequence.request
+        if indices := self._link.wants(request.tenant, hashes, before):
             copies = copy_pages(self._pool, [sequence.pages[index] for index in indices])
-            self._link.offer(OfferedPages(sequence.request.tenant, hashes, indices, copies))
+            self._link.offer(OfferedPages(request.tenant, hashes, indices, copies, request.residency))
 
     def arrive(self, wanted: WantedPages, pages: Seq[bytes]) -> None:
         """Publishes fetched pages, behind the ``wanted.present`` leading ones, as far as pages are free."""

@@ -22,6 +22,7 @@ from outrider.verifier.pages.receiver import BadPage, PageArrivals, Receiver
 from outrider.verifier.pages.transfer import TransferTime
 from outrider.wire.ids import pack_ids
 from outrider.wire.pages import page_key
+from outrider.wire.residency import Residency, may_hold
 
 Role = Literal["prefill", "decode", "both"]
 
@@ -67,10 +68,14 @@ class PrefillPeers:
     def __len__(self) -> int:
         return len(self._peers)
 
-    def choose(self) -> Peer | None:
-        """The verifier with the least load that may be asked now, among equals the fastest; None if there is none."""
+    def choose(self, residency: Residency) -> Peer | None:
+        """The verifier of a ``residency`` with the least load that may be asked now, among equals the fastest.
+
+        None if there is none.
+        """
         now = time.monotonic()
-        available = [peer for peer in self._peers.values() if peer.paused_until <= now]
+        there = [peer for peer in self._peers.values() if may_hold(peer.member.status, residency)]
+        available = [peer for peer in there if peer.paused_until <= now]
         return min(available, key=lambda peer: self._load(peer.member), default=None)
 
     def ask(self, peer: Peer, prompts: int) -> None:
@@ -142,7 +147,9 @@ class Handover:
     async def run(self, wanted: WantedPages, arrivals: PageArrivals) -> None:
         """Fetches the pages that ``arrivals`` still lacks from another verifier, if that pays."""
         prompt, lacking = wanted.prompt, len(wanted.hashes) - wanted.present - arrivals.pages
-        if prompt is None or not lacking or not self.useful(wanted) or (peer := self._prefill_peers.choose()) is None:
+        if prompt is None or not lacking or not self.useful(wanted):
+            return
+        if (peer := self._prefill_peers.choose(wanted.residency)) is None:
             return
         prompt = replace(prompt, seconds=prompt.seconds * lacking / (lacking + arrivals.pages))
         began, outcome = time.monotonic(), "cancelled"
@@ -194,6 +201,7 @@ class Handover:
             priority=prompt.priority,
             weight=prompt.weight,
             within_ms=within_ms,
+            residency=sorted(wanted.residency or ()),
         )
         keys = [page_key(self._fingerprint, wanted.tenant, digest) for digest in wanted.hashes[first:]]
         return pb.FetchRequest(keys=keys, prefill=prefill)

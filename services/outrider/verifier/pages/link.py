@@ -99,9 +99,12 @@ class CacheLink:
         """Names of the KV caches in use; empty before `open`."""
         return self._peers.instances if self._fingerprint else []
 
+    def _instances_for(self, wanted: WantedPages) -> list[str]:
+        return self._peers.within(wanted.residency) if self._fingerprint else []
+
     def fetch(self, wanted: WantedPages) -> bool:
         """See `Link`."""
-        useful = bool(self.instances) or self._handover.useful(wanted)
+        useful = bool(self._instances_for(wanted)) or self._handover.useful(wanted)
         if useful:
             self._loop.call_soon_threadsafe(self._begin, wanted)
         return useful
@@ -130,7 +133,7 @@ class CacheLink:
     async def _run(self, wanted: WantedPages) -> None:
         arrivals = PageArrivals(wanted, self._arrived)
         try:
-            if self.instances:
+            if self._instances_for(wanted):
                 await self._from_caches(wanted, arrivals)
             await self._handover.run(wanted, arrivals)
         finally:
@@ -155,10 +158,11 @@ class CacheLink:
 
     async def _fetch(self, wanted: WantedPages, arrivals: PageArrivals) -> str:
         """Fetches the leading wanted pages that KV caches hold, one instance after another; returns the outcome."""
-        if not self._peers.instances:
+        instances = self._instances_for(wanted)
+        if not instances:
             return "failed"
         keys = [page_key(self._fingerprint, wanted.tenant, digest) for digest in wanted.hashes]
-        owners = instances_of(keys, self._peers.instances)
+        owners = instances_of(keys, instances)
         outcome, start = "miss", wanted.present
         while start < len(keys):
             end = next((at for at in range(start, len(keys)) if owners[at] != owners[start]), len(keys))

@@ -36,6 +36,7 @@ class NamedPrompts:
         target: the model, its tokenizer and its scheduler.
         inbox: inbox of the engine's thread.
         run: runs a request to its end.
+        residency: tag of this verifier.
     """
 
     def __init__(
@@ -44,7 +45,9 @@ class NamedPrompts:
         target: Target,
         inbox: Inbox,
         run: Callable[[Request], Awaitable[None]],
+        residency: str = "",
     ) -> None:
+        self._residency = residency
         self._bucket, self._tokenizer, self._model = Bucket(bus, BUCKET), target.tokenizer, target.name
         self._limits, self._pins = target.scheduler.limits, target.scheduler.pins
         self._inbox, self._run = inbox, run
@@ -84,7 +87,8 @@ class NamedPrompts:
         for key in await self._bucket.keys():
             if (entry := await self._bucket.get(key)) is not None:
                 prompt = _decode(entry.value)
-                if prompt.model in (None, self._model):
+                resides = prompt.residency is None or self._residency in prompt.residency
+                if prompt.model in (None, self._model) and resides:
                     prompts[prompt_mark(prompt.tenant, prompt.name, entry.revision)] = prompt
         self._wanted = {}
         for mark, prompt in sorted(prompts.items(), key=lambda item: item[1].created):
@@ -114,7 +118,10 @@ class NamedPrompts:
         for mark, (prompt, ids, hashes) in list(self._wanted.items()):
             if mark in self._wanted and mark not in self.pinned and not await self._hold(mark, hashes):
                 sampling, alone = Sampling(0.0, seed=0), Speculation(off=True)
-                await self._run(Request(f"prompt-{mark}", prompt.tenant, ids, sampling, 0, speculation=alone))
+                name, residency = f"prompt-{mark}", prompt.residency and frozenset(prompt.residency)
+                await self._run(
+                    Request(name, prompt.tenant, ids, sampling, 0, speculation=alone, residency=residency or None)
+                )
                 await self._hold(mark, hashes)
 
     async def _hold(self, mark: str, hashes: list[bytes]) -> bool:

@@ -92,7 +92,7 @@ class PageSender:
                     self._pages -= len(offered.indices)
 
     async def _send(self, offered: OfferedPages) -> None:
-        instances = self._peers.instances
+        instances = self._peers.within(offered.residency)
         if not instances:
             return
         pages = await asyncio.to_thread(self._pack, offered)

@@ -164,6 +164,7 @@ class PageServer(pb_grpc.KvCacheServicer):
             priority=prefill.priority,
             weight=prefill.weight if prefill.HasField("weight") else None,
             ttft_ms=prefill.within_ms,
+            residency=prefill.residency,
         )
         return replace(request_from_proto(submission, self._limits, self._engine.scheduler.now()), for_handover=True)
 

@@ -12,6 +12,7 @@ from outrider.mesh import rpc
 from outrider.mesh.registry import Member, Registry, State
 from outrider.mesh.telemetry import get_logger
 from outrider.v1.kvcache_pb2_grpc import KvCacheStub
+from outrider.wire.residency import Residency, may_hold
 
 _PAUSE_S = 2.0
 """Seconds for which a failed instance is not asked: longer than the registry takes to notice that it is gone."""
@@ -109,6 +110,10 @@ class Peers:
     def instances(self) -> list[str]:
         """Shard names of all ready KV caches. Paused ones are included: they keep their share of the pages."""
         return list(self._peers)
+
+    def within(self, residency: Residency) -> list[str]:
+        """Those of `instances` that may hold data of a ``residency``."""
+        return [name for name, peer in self._peers.items() if may_hold(peer.member.status, residency)]
 
     def available(self, instance: str) -> Peer | None:
         """The KV cache of a shard; None if it is unknown or paused."""

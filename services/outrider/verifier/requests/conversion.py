@@ -95,6 +95,7 @@ def _request(message: verifier_pb2.SubmitRequest, limits: ModelLimits, now: floa
         first_by=now + _within(message.ttft_ms, "ttft_ms"),
         end_by=now + _within(message.timeout_ms, "timeout_ms"),
         filtered=message.filtered,
+        residency=frozenset(message.residency) or None,
     )
 
 

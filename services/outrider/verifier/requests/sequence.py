@@ -10,6 +10,7 @@ from outrider.models.speculation import DraftTree
 from outrider.verifier.logits.edits import History, Rule, edits
 from outrider.verifier.logits.grammar import Grammar, Guide
 from outrider.wire.frames import Finish, Usage
+from outrider.wire.residency import Residency
 from outrider.wire.sampling import SamplingParameters, Speculation
 
 
@@ -32,6 +33,7 @@ class Request:
         end_by: deadline of the last token, in seconds on the scheduler's clock.
         for_handover: whether another verifier wants only the pages of the prompt (a hand-over).
         filtered: whether a gateway filters the answer before clients read it.
+        residency: tags of the services that may get the tokens or their pages; None for all.
     """
 
     id: str
@@ -50,6 +52,7 @@ class Request:
     end_by: float = inf
     for_handover: bool = False
     filtered: bool = False
+    residency: Residency = None
 
     @property
     def speculates(self) -> bool:

@@ -23,6 +23,7 @@ from outrider.verifier.decode.outcome import CommittedTokens, OpenedSequence, Ou
 from outrider.verifier.requests.conversion import sampling_to_proto
 from outrider.verifier.rpc.proposer_link import Link, trees_of
 from outrider.wire.ids import pack_ids
+from outrider.wire.residency import may_hold
 
 Offer = Callable[[list[tuple[int, DraftTree]], str], None]
 
@@ -167,8 +168,9 @@ class RemoteDrafting:
         admitted = session.opened.drafters
         for drafter in self.drafters - session.links.keys() - self._paused:
             if admitted is None or drafter in admitted:
-                links = [link for link in self._links.values() if link.drafter == drafter]
-                self._open(session, min(links, key=lambda link: link.sessions))
+                links = [link for link in self._links.values() if _fits(link, drafter, session)]
+                if links:
+                    self._open(session, min(links, key=lambda link: link.sessions))
 
     def _open(self, session: _Session, link: Link) -> None:
         session.links[link.drafter] = link
@@ -242,3 +244,8 @@ class RemoteDrafting:
                 del session.links[link.drafter]
                 session.resting.pop(link.drafter, None)
                 self._place(session)
+
+
+def _fits(link: Link, drafter: str, session: _Session) -> bool:
+    """Whether the proposer has the drafter and may hold the session's tokens."""
+    return link.drafter == drafter and may_hold(link.member.status, session.opened.residency)

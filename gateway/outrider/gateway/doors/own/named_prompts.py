@@ -113,6 +113,7 @@ class PromptRoutes:
             await self._generations.find(body.model, admission.caller)
         messages = msgspec.json.decode(chat(body.messages).json) if body.messages is not None else None
         parse = admission.caller.parse_special if body.parse_special_tokens is None else body.parse_special_tokens
+        residency = admission.caller.residency
         return NamedPrompt(
             name=name,
             tenant=tenant,
@@ -121,6 +122,7 @@ class PromptRoutes:
             text=body.prompt,
             messages=messages,
             parse_special=parse,
+            residency=None if residency is None else tuple(sorted(residency)),
         )
 
     async def _get(self, request: Request) -> Response:
@@ -133,7 +135,7 @@ class PromptRoutes:
         tenant, name = _tenant(request), _name(request)
         if name not in await self._names(tenant):
             raise _missing(request)
-        await self._bucket.forget(prompt_entry(tenant, name))
+        await self._bucket.wipe(prompt_entry(tenant, name))
         return Response(status_code=204)
 
     async def _names(self, tenant: str) -> list[str]:
