@@ -247,3 +247,9 @@ def test_a_program_runs_in_place_of_a_service(tmp_path: Path) -> None:
 def test_a_program_of_no_service_is_refused(given: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=f"--program {given}: it is written KIND=MODULE, where KIND is one of"):
         make_plan(UpOptions(port=0, programs=[given], log_dir=tmp_path))
+
+
+def test_a_password_of_the_broker_is_on_no_command_line(tmp_path: Path) -> None:
+    plan = make_plan(UpOptions(port=0, nats_url="nats://user:s3cret@127.0.0.1:1", log_dir=tmp_path))
+    assert not [spec.command for spec in plan.services if "s3cret" in " ".join(spec.command)]
+    assert all("s3cret" in spec.environment[f"OUTRIDER_{spec.kind.upper()}_NATS_URL"] for spec in plan.services)

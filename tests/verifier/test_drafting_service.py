@@ -186,7 +186,9 @@ async def test_sessions_of_a_drafter_that_is_left_alone_rest_and_go_on_from_what
         while drafting.drafters != {"model", "suffix"}:
             await asyncio.sleep(0.02)
     opening = Opening([1, 2, 3], Sampling(), 31)
-    drafting.send(Outcome(opened=[OpenedSequence(1, opening, None), OpenedSequence(2, opening, frozenset({"suffix"}))]))
+    elsewhere = OpenedSequence(4, opening, None, residency=frozenset({"eu"}))
+    suffix_only = OpenedSequence(2, opening, frozenset({"suffix"}))
+    drafting.send(Outcome(opened=[elsewhere, OpenedSequence(1, opening, None), suffix_only]))
     await sessions(registry, "p-model", 1)
     await sessions(registry, "p-suffix", 2)
     await eventually(lambda: any(tree.drafter == "model" for _, tree in offered))

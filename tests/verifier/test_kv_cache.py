@@ -48,13 +48,16 @@ class Mesh:
     def stub(self, name: str) -> Stub:
         return Stub(channel(self.member("verifier", name).address))
 
-    async def submit(self, name: str, prompt: Sequence[int], tenant: str = "t", temperature: float = 1.0) -> str:
+    async def submit(
+        self, name: str, prompt: Sequence[int], tenant: str = "t", temperature: float = 1.0, residency: str = ""
+    ) -> str:
         self._asked += 1
         asked = pb.SubmitRequest(
             request_id=f"kv-{id(self):x}-{self._asked}",
             tenant=tenant,
             prompt=pack_ids(list(prompt)),
             sampling=sampling_pb2.SamplingParams(temperature=temperature, seed=17, max_tokens=12),
+            residency=[residency] if residency else [],
         )
         await self.stub(name).Submit(asked)
         return asked.request_id
@@ -159,6 +162,16 @@ async def test_a_tenant_finds_no_page_of_another(mesh: Mesh) -> None:
     answer = await mesh.store(prompt(4))
     assert await mesh.ask("grpc", prompt(4), tenant="u") == (answer, 0)
     assert await mesh.ask("grpc", prompt(4)) == (answer, 40)
+
+
+async def test_pages_of_a_tenant_whose_data_has_to_stay_go_to_no_cache_elsewhere_and_come_from_none(mesh: Mesh) -> None:
+    before = mesh.pages()
+    answer, _ = await mesh.ask("origin", prompt(7), residency="eu")
+    after = await mesh.store(prompt(8))
+    await eventually(lambda: mesh.pages() >= before + (45 + len(after) - 2) // PAGE)
+    assert mesh.pages() == before + (45 + len(after) - 2) // PAGE
+    assert await mesh.ask("grpc", prompt(8), residency="eu") == (after, 0)
+    assert await mesh.ask("grpc", prompt(7)) == (answer, 0)
 
 
 async def test_another_model_of_the_same_shape_finds_no_page(mesh: Mesh) -> None:

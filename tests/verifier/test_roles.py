@@ -52,13 +52,16 @@ class Mesh:
     def giving(self) -> KvCacheStub:
         return KvCacheStub(channel(self.member("prefill").address))
 
-    async def submit(self, name: str, prompt: Sequence[int], tenant: str = "t", **sampling: Any) -> str:
+    async def submit(
+        self, name: str, prompt: Sequence[int], tenant: str = "t", residency: Sequence[str] = (), **sampling: Any
+    ) -> str:
         self._asked += 1
         asked = pb.SubmitRequest(
             request_id=f"roles-{id(self):x}-{self._asked}",
             tenant=tenant,
             prompt=pack_ids(list(prompt)),
             sampling=sampling_pb2.SamplingParams(**{"temperature": 1.0, "seed": 17, "max_tokens": 12} | sampling),
+            residency=residency,
         )
         await self.stub(name).Submit(asked)
         return asked.request_id
@@ -140,6 +143,13 @@ async def test_an_answer_is_the_same_where_another_has_computed_its_prompt(
     )
     assert await mesh.metric("prefill", "outrider_verifier_kv_handed_tokens_total") == handed + 136
     assert await mesh.metric("decode", 'outrider_verifier_kv_fetched_bytes_total{transport="unix"}') > 0
+
+
+async def test_a_prompt_that_has_to_stay_is_handed_to_no_verifier_elsewhere(mesh: Mesh) -> None:
+    expected = await mesh.expected(prompt(4))
+    handed = await mesh.metric("prefill", "outrider_verifier_kv_handed_tokens_total")
+    assert await mesh.ask("decode", prompt(4), residency=["eu"]) == (expected, 0)
+    assert await mesh.metric("prefill", "outrider_verifier_kv_handed_tokens_total") == handed
 
 
 async def test_pages_of_one_tenant_are_handed_to_no_other(mesh: Mesh) -> None:

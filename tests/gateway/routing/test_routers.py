@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
+from outrider.gateway.admission.caller import Caller, OwnedLimits
 from outrider.gateway.routing import GROUP, Ask, Replica, Router, VerifierSelection
 from outrider.gateway.routing.breakers import Breakers
 from outrider.gateway.routing.cost import Cost
@@ -17,9 +18,10 @@ from outrider.gateway.routing.round_robin import RoundRobin
 from outrider.gateway.routing.sticky import Sticky
 from outrider.gateway.settings import GatewaySettings
 from outrider.mesh import plugins
-from outrider.mesh.errors import ConfigError
+from outrider.mesh.errors import ConfigError, Unavailable
 from outrider.mesh.registry import Member, State
 from outrider.wire.prefixes import chain_hashes
+from outrider.wire.tenants import Limits
 
 OWN: dict[str, Any] = {"least_load": LeastLoad, "prefix": Prefix, "cost": Cost, "round_robin": RoundRobin}
 ROUTERS = OWN | plugins.available(GROUP)
@@ -258,3 +260,30 @@ def test_who_does_not_answer_is_asked_after_all_others_and_who_was_just_left_aft
     selection.breakers.note_failure("a")
     order = selection.order(ask([1]), members, lambda member: ord(member.instance), avoid={"b"})
     assert [member.instance for member in order] == ["c", "a", "b"]
+
+
+def test_only_verifiers_of_an_allowed_residency_are_asked_and_none_is_an_error_that_names_it() -> None:
+    tags = {"a": {"residency": "eu"}, "b": {"residency": "us"}, "c": {}}
+    members = [Member("verifier", name, "", State.READY, tag) for name, tag in tags.items()]
+    selection = VerifierSelection(GatewaySettings())
+
+    def order(*residency: str) -> set[str]:
+        asked = Ask("t", [1], 16, "", frozenset(residency))
+        return {member.instance for member in selection.order(asked, members, lambda member: 0)}
+
+    assert order("eu") == {"a"}
+    assert order("us", "eu") == {"a", "b"}
+    assert len(selection.order(ask([1]), members, lambda member: 0)) == 3
+    with pytest.raises(Unavailable, match="no verifier is ready where data of this tenant may be: residency apac, me"):
+        order("me", "apac")
+
+
+def test_tenant_and_key_both_have_to_allow_a_residency() -> None:
+    def caller(tenant: tuple[str, ...] | None, key: tuple[str, ...] | None) -> Caller:
+        owned = [OwnedLimits("", "", Limits(residency=tags)) for tags in (tenant, key)]
+        return Caller("t", tuple(owned))
+
+    assert caller(None, None).residency is None
+    assert caller(("eu", "us"), None).residency == {"eu", "us"}
+    assert caller(("eu", "us"), ("us", "apac")).residency == {"us"}
+    assert caller(("eu",), ("us",)).residency == frozenset()

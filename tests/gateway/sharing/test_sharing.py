@@ -278,3 +278,12 @@ async def left(url: str, key: str) -> int:
     async with httpx.AsyncClient(timeout=60, headers={"authorization": f"Bearer {key}"}) as http:
         answer = await http.post(f"{url}/v1/completions", json=asked)
     return int(answer.headers["x-ratelimit-remaining-tokens"]) + 2
+
+
+def test_kept_answers_of_one_tenant_are_forgotten() -> None:
+    cache = AnswerCache(10_000, 10.0)
+    cache.put(b"a", frames(100), "gone")
+    cache.put(b"b", frames(100), "stays")
+    assert cache.forget("gone") == 1
+    assert cache.get(b"a") is None
+    assert cache.get(b"b") is not None

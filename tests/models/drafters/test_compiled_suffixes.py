@@ -34,6 +34,10 @@ class Both:
         for made in self._made:
             made.close(number)
 
+    def forget(self, tenant: str) -> None:
+        for made in self._made:
+            made.forget(tenant)
+
     def draft(self) -> list[NativeTree]:
         ours, theirs = (made.draft() for made in self._made)
         assert ours == theirs
@@ -50,6 +54,7 @@ ACTIONS = st.one_of(
     st.tuples(st.just("commit"), NUMBERS, RUNS),
     st.tuples(st.just("draft")),
     st.tuples(st.just("close"), NUMBERS),
+    st.tuples(st.just("forget"), st.sampled_from(TENANTS)),
 )
 
 
@@ -105,3 +110,19 @@ def test_memory_is_bounded_by_the_remembered_tokens() -> None:
         sizes.append(made.bytes)
     assert max(sizes) == pytest.approx(max(sizes[:20]), rel=0.2)
     assert max(sizes) < 3 * 512 * 150
+
+
+def test_a_forgotten_tenant_takes_no_memory_and_teaches_nobody() -> None:
+    made, dice = NativeSuffixes(SuffixShape(), library()), random.Random(0)
+    learnt = text(dice, 400, 50)
+    for tenant in ("gone", "stays"):
+        made.open(1, learnt, 0, tenant, 16)
+        made.close(1)
+        made.draft()
+    made.open(2, learnt, 0, "gone", 16)
+    before = made.bytes
+    made.forget("gone")
+    assert made.bytes < 0.6 * before
+    for number, tenant in ((3, "gone"), (4, "stays")):
+        made.open(number, learnt[200:203], 0, tenant, 16)
+    assert [tree.number for tree in made.draft() if len(tree.tokens) > 3] == [4]

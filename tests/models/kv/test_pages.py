@@ -151,8 +151,16 @@ class Pages(RuleBasedStateMachine):
     @rule(index=st.integers(0, 9), name=st.binary(min_size=1, max_size=1))
     def publish(self, index: int, name: bytes) -> None:
         if self.held and self.held[index % len(self.held)]:
-            self.table.publish(self.held[index % len(self.held)][-1], name)
+            self.table.publish(self.held[index % len(self.held)][-1], name, f"tenant-{name[0] % 2}")
             self.named.add(name)
+
+    @rule(owner=st.sampled_from(["tenant-0", "tenant-1"]))
+    def forget(self, owner: str) -> None:
+        self.table.forget(owner)
+        names = [name for name in self.named if f"tenant-{name[0] % 2}" == owner]
+        assert not any(self.table.leading([name]) for name in names)
+        unused = self.table.unused(0, self.table.total)
+        assert not {page for pages in self.held for page in pages} & set(unused)
 
     @rule(name=st.binary(min_size=1, max_size=1))
     def share(self, name: bytes) -> None:

@@ -22,6 +22,7 @@ from outrider.verifier.pages.cached_pages import (
     copy_pages,
     page_bytes,
     to_bytes,
+    wipe_pages,
     write_page,
 )
 from outrider.verifier.pages.handover import gives
@@ -215,6 +216,10 @@ def test_a_page_comes_back_as_it_was_in_every_dtype(dtype: torch.dtype) -> None:
     copies = copy_pages(pool, [3, 2])
     assert to_bytes(copies, 0) == stored
     assert to_bytes(copies, 1) != stored
+    wipe_pages(pool, [3])
+    copies = copy_pages(pool, [3, 1])
+    assert to_bytes(copies, 0) == bytes(len(stored))
+    assert to_bytes(copies, 1) == stored
 
 
 def test_a_third_instance_takes_about_a_third_of_the_pages_and_moves_no_others() -> None:

@@ -111,3 +111,18 @@ async def test_what_is_there_so_far_is_told_without_waiting() -> None:
     assert log.so_far("a", 2) == [b"\3"]
     with pytest.raises(KeyError):
         log.so_far("b", 0)
+
+
+async def test_a_tenant_is_forgotten_with_its_entries_and_requests_that_run_stay() -> None:
+    log = FrameLog()
+    for request, tenant in (("a", "gone"), ("b", "stays"), ("running", "gone")):
+        log.open(request, tenant)
+        log.add_entry(request, StreamEntry(tenant, request, b"entry"))
+    for request in ("a", "b"):
+        log.append(request, b"frame", 1, last=True)
+    assert log.forget("gone") == 1
+    assert log.entries("gone", "a") == []
+    assert log.running("running")
+    assert await frames_of(log, "b") == [b"frame"]
+    with pytest.raises(KeyError):
+        await frames_of(log, "a")
