@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from outrider.kernels.huge_pages import HUGE, map_zeros
@@ -87,6 +88,15 @@ class KvPool:
         """Copies of a layer's keys [kv_heads, head_dim, n] and values [kv_heads, n, head_dim] at int64 [n] slots."""
         rows = self.slots[layer].index_select(0, slots).view(-1, 2, self.kv_heads, self.head_dim)
         return rows[:, 0].permute(1, 2, 0), rows[:, 1].transpose(0, 1)
+
+    @torch.inference_mode()
+    def wipe(self, pages: Sequence[int]) -> None:
+        """Overwrites ``pages`` with zeros."""
+        chosen = torch.tensor(pages, dtype=torch.long, device=self.data.device)
+        for part in (self.data, self.scales):
+            if part is not None:
+                paged = part.view(part.shape[0], part.shape[1] // self.page_size, -1)
+                paged.view(torch.uint8).index_fill_(1, chosen, 0)
 
 
 def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:

@@ -26,10 +26,9 @@ from outrider.models.speculation import (
     DrafterError,
     DraftTree,
     Opening,
-    RememberingDrafter,
-    RestingDrafter,
 )
 from outrider.models.text import TextError, Tokenizer
+from outrider.proposer import drafter_calls
 from outrider.proposer.drafter_thread import DrafterThread
 from outrider.proposer.settings import ProposerSettings
 from outrider.v1 import proposer_pb2 as pb
@@ -108,6 +107,7 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
         self._thread = DrafterThread(self._drafter, self._from_drafter, self._drafter_failed, self._drafted)
         pb_grpc.add_ProposerServicer_to_server(self, mesh.rpc)
         self._thread.start()
+        mesh.tasks.spawn(self._expire(), "expiry")
         self._started = True
 
     def _load(self) -> None:
@@ -133,8 +133,13 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
     async def erase(self, tenant: str, before: float) -> dict[str, int]:
         """Has the drafter drop what it learnt from the tenant's answers."""
         if self._started:
-            await asyncio.wrap_future(self._thread.call(lambda drafter: _forget(drafter, tenant)))
+            await asyncio.wrap_future(self._thread.call(lambda drafter: drafter_calls.forget(drafter, tenant)))
         return {}
+
+    async def _expire(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.keep_s / 2)
+            self._thread.post(drafter_calls.expire)
 
     async def drain(self) -> None:
         """Ends the streams: verifiers go on with another proposer or without guesses."""
@@ -210,9 +215,9 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
             if commit.session in stream.numbers
         ]
         if commits:
-            self._thread.post(lambda drafter: _commit(drafter, commits))
+            self._thread.post(lambda drafter: drafter_calls.commit(drafter, commits))
         if rests := [stream.numbers[session] for session in request.rests if session in stream.numbers]:
-            self._thread.post(lambda drafter: _rest(drafter, rests))
+            self._thread.post(lambda drafter: drafter_calls.rest(drafter, rests))
         self._close(stream, request.closes)
 
     def _open(self, number: int, opened: pb.OpenSession) -> None:
@@ -232,7 +237,7 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
         for number in numbers:
             del self._owners[number]
         if numbers:
-            self._thread.post(lambda drafter: _close(drafter, numbers))
+            self._thread.post(lambda drafter: drafter_calls.close(drafter, numbers))
 
     def _drafted(self, began: float, took: float, trees: list[tuple[int, DraftTree]]) -> None:
         """Notes a round in the time line. Called in the drafter's thread after each round."""
@@ -274,27 +279,6 @@ def _note_request(events: Timeline, request: pb.DraftRequest) -> None:
     events.message("opens", True, [(item.session, len(item.tokens) // 4) for item in request.opens])
     commits = [(item.session, item.length + len(item.tokens) // 4) for item in request.commits]
     events.message("commits", True, commits)
-
-
-def _commit(drafter: Drafter, commits: list[tuple[int, int, list[int]]]) -> None:
-    for number, length, tokens in commits:
-        drafter.commit(number, length, tokens)
-
-
-def _rest(drafter: Drafter, numbers: list[int]) -> None:
-    if isinstance(drafter, RestingDrafter):
-        for number in numbers:
-            drafter.rest(number)
-
-
-def _forget(drafter: Drafter, tenant: str) -> None:
-    if isinstance(drafter, RememberingDrafter):
-        drafter.forget(tenant)
-
-
-def _close(drafter: Drafter, numbers: list[int]) -> None:
-    for number in numbers:
-        drafter.close(number)
 
 
 def _sampling(params: SamplingParams) -> Sampling:

@@ -35,4 +35,8 @@ class ProposerSettings(Settings, kw_only=True, frozen=True):
     ] = "auto"
     device: Annotated[str, Meta(description="torch device: cpu, cuda or cuda:N")] = "cpu"
     threads: Annotated[int, Meta(ge=0, description="CPU threads of the model; 0 leaves it to torch")] = 1
+    keep_s: Annotated[
+        float,
+        Meta(ge=1, le=31536000, description="most seconds for which learnt answers are kept after their last use"),
+    ] = 3600.0
     options: Annotated[dict[str, Any], Meta(description="settings of the drafter")] = {}

@@ -21,6 +21,9 @@ from outrider.wire.calls import DEFAULT, FORMATS, CallStyle, Mark
 from outrider.wire.ids import unpack_ids
 
 _INLINE_BYTES = 8 << 10  # takes less than a millisecond: cheaper than a hop to a thread
+_WORDS_S = 3600.0
+"""Most seconds for which the library's cache keeps words of texts."""
+
 _log = get_logger("tokenizer")
 _encoded = counter("tokenizer_encoded_tokens", "Tokens encoded from texts.")
 _decoded = counter("tokenizer_decoded_tokens", "Tokens decoded to text.")
@@ -39,6 +42,7 @@ class TokenizerService(Service, pb_grpc.TokenizerServicer):
         """Loads the tokenizer."""
         await asyncio.to_thread(self._load)
         pb_grpc.add_TokenizerServicer_to_server(self, mesh.rpc)
+        mesh.tasks.spawn(self._expire(), "expiry")
 
     def _load(self) -> None:
         model = self._settings.model
@@ -54,6 +58,11 @@ class TokenizerService(Service, pb_grpc.TokenizerServicer):
         """Empties the cache of words, in which no tenant can be told from another."""
         self._tokenizer.forget()
         return {}
+
+    async def _expire(self) -> None:
+        while True:
+            await asyncio.sleep(_WORDS_S)
+            self._tokenizer.forget()
 
     def status(self) -> dict[str, Any]:
         """Status for the registry."""

@@ -35,6 +35,8 @@ from outrider.verifier.target import PARTS, Parts, Target
 _SWITCH_S = 0.0005
 """Seconds after which the engine's thread yields to the event loop."""
 
+_EXPIRED_EVERY_S = 10.0
+
 _log = get_logger("verifier")
 
 
@@ -100,6 +102,7 @@ class VerifierService(Service):
             self._thread.start()
         if self._settings.pinned_share:
             mesh.tasks.spawn(self._prompts.follow(), "named prompts")
+        mesh.tasks.spawn(self._expire(), "expiry")
         self._started = True
 
     def _make_drafting(self, mesh: Mesh, target: Target) -> RemoteDrafting:
@@ -171,6 +174,19 @@ class VerifierService(Service):
         self._target.tokenizer.forget()
         await self._exchange.wipe()
         return {"running requests": ended, "answers": answers, "pages": pages + waiting}
+
+    async def _expire(self) -> None:
+        """Drops what was not used for long: frames after their own time, all else within ``keep_s`` seconds."""
+        period_s = self._settings.keep_s / 2
+        due = self._loop.time() + period_s
+        while True:
+            await asyncio.sleep(min(_EXPIRED_EVERY_S, period_s))
+            self.log.expire()
+            if self._loop.time() >= due:
+                due = self._loop.time() + period_s
+                await asyncio.wrap_future(self.inbox.call(self._engine.expire))
+                self._compiler.expire()
+                self._target.tokenizer.forget()
 
     async def drain(self) -> None:
         """Refuses new requests and waits for the running ones."""

@@ -113,6 +113,14 @@ class VerifierSettings(Settings, kw_only=True, frozen=True):
     handover_deadline_s: Annotated[
         float, Meta(gt=0, le=600, description="most seconds that a request waits for another verifier's pages")
     ] = 10.0
+    keep_s: Annotated[
+        float,
+        Meta(
+            ge=1,
+            le=31536000,
+            description="most seconds for which pages, learnt answers and grammars are kept after their last use",
+        ),
+    ] = 3600.0
     max_running: Annotated[int, Meta(ge=1, description="most sequences in a step")] = 64
     max_waiting: Annotated[
         int, Meta(ge=1, description="most requests in the queue; a full queue still admits tenants up to their share")

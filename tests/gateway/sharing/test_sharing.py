@@ -281,9 +281,13 @@ async def left(url: str, key: str) -> int:
 
 
 def test_kept_answers_of_one_tenant_are_forgotten() -> None:
-    cache = AnswerCache(10_000, 10.0)
+    now = [0.0]
+    cache = AnswerCache(10_000, 10.0, lambda: now[0])
     cache.put(b"a", frames(100), "gone")
     cache.put(b"b", frames(100), "stays")
     assert cache.forget("gone") == 1
     assert cache.get(b"a") is None
     assert cache.get(b"b") is not None
+    now[0] = 10.0
+    cache.expire()
+    assert cache.size == 0

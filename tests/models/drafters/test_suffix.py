@@ -223,3 +223,24 @@ def test_an_option_that_is_no_count_is_refused(drafter: Make, value: object) -> 
     for option in ("nodes", "least_match", "tokens", "tenants"):
         with pytest.raises(DrafterError, match=f"{option} is {value!r}; it must be a whole number"):
             drafter(**{option: value})
+
+
+def test_answers_are_forgotten_after_two_calls_without_a_session_of_their_tenant() -> None:
+    drafter = SuffixDrafter(DrafterContext("", 100, 4096))
+
+    def guesses(tenant: str) -> int:
+        drafter.open(9, Opening([7, 8, 9], Sampling(), 16, tenant, 3))
+        found = sum(len(tree.tokens) for _, tree in drafter.draft())
+        return found
+
+    drafter.open(1, Opening([7, 8, 9, 10, 11, 12], Sampling(), 16, "t", 0))
+    drafter.close(1)
+    drafter.draft()
+    drafter.expire()
+    assert guesses("t") > 0
+    drafter.close(9)
+    drafter.draft()
+    for _ in range(2):
+        drafter.expire()
+    drafter.expire()
+    assert guesses("t") == 0

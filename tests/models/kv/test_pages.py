@@ -154,6 +154,12 @@ class Pages(RuleBasedStateMachine):
             self.table.publish(self.held[index % len(self.held)][-1], name, f"tenant-{name[0] % 2}")
             self.named.add(name)
 
+    @rule()
+    def expire(self) -> None:
+        self.table.expire()
+        self.table.expire()
+        assert self.table.available == len(self.table.unused(0, self.table.total))
+
     @rule(owner=st.sampled_from(["tenant-0", "tenant-1"]))
     def forget(self, owner: str) -> None:
         self.table.forget(owner)

@@ -22,7 +22,6 @@ from outrider.verifier.pages.cached_pages import (
     copy_pages,
     page_bytes,
     to_bytes,
-    wipe_pages,
     write_page,
 )
 from outrider.verifier.pages.handover import gives
@@ -216,7 +215,7 @@ def test_a_page_comes_back_as_it_was_in_every_dtype(dtype: torch.dtype) -> None:
     copies = copy_pages(pool, [3, 2])
     assert to_bytes(copies, 0) == stored
     assert to_bytes(copies, 1) != stored
-    wipe_pages(pool, [3])
+    pool.wipe([3])
     copies = copy_pages(pool, [3, 1])
     assert to_bytes(copies, 0) == bytes(len(stored))
     assert to_bytes(copies, 1) == stored

@@ -126,3 +126,12 @@ async def test_a_tenant_is_forgotten_with_its_entries_and_requests_that_run_stay
     assert await frames_of(log, "b") == [b"frame"]
     with pytest.raises(KeyError):
         await frames_of(log, "a")
+
+
+async def test_the_last_request_goes_as_well_when_its_time_is_over() -> None:
+    log = FrameLog(keep_s=0.0)
+    ended(log, "a")
+    assert await frames_of(log, "a") == [bytes(30)]
+    log.expire()
+    with pytest.raises(KeyError):
+        await frames_of(log, "a")

@@ -66,7 +66,7 @@ class Flights:
         self.filtering = Filtering(settings, mesh.bus)
         self._pool = AnswerPool(settings, mesh.bus, self._generate)
         self.erasure = TenantErasure(self._flights, self.catalog, self._pool, self._bills, self.verifiers.erased)
-        self._upkeep = Upkeep(mesh, self.verifiers, self.catalog, self._flights, settings.lease_s)
+        self._upkeep = Upkeep(mesh, self.verifiers, self.catalog, self._pool, self._flights, settings.lease_s)
         metrics.streams.set_function(lambda: len(self))
 
     def __len__(self) -> int:

@@ -33,11 +33,13 @@ class Ledger:
     Running streams do not depend on it: without JetStream only calls that read or write it raise `Unavailable`.
 
     Attributes:
+        keep_s: Seconds for which records are kept.
         trouble: Why the ledger cannot be written at the moment, in a few words; None if it can.
     """
 
     def __init__(self, bus: Bus, settings: GatewaySettings) -> None:
         bounds = settings.replay_s, settings.replay_bytes
+        self.keep_s = settings.replay_s
         records = JournalConfig("outrider-requests", record_subject("*", "*", "*"), *bounds, last_only=True)
         self._records = Journal(bus, records)
         self._frames = Journal(bus, JournalConfig("outrider-tokens", token_subject("*", "*"), *bounds))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import OrderedDict
 from collections.abc import Coroutine, Sequence
 from typing import Any
@@ -85,6 +86,12 @@ class RecordWriter:
             self.drop(key)
         if writes := {task for task, key in self._writes.items() if key.tenant == tenant}:
             await asyncio.wait(writes)
+
+    def expire(self) -> None:
+        """Drops records of ended flights that are older than the ledger keeps them."""
+        oldest = time.time() - self.ledger.keep_s
+        for key in [key for key, record in self._waiting.items() if record.created < oldest]:
+            self.drop(key)
 
     def write_waiting(self) -> None:
         """Writes the records of ended flights, in the background."""

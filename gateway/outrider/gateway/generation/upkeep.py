@@ -9,6 +9,7 @@ from outrider.gateway import metrics
 from outrider.gateway.generation.catalog import StreamCatalog
 from outrider.gateway.generation.flight import Flight
 from outrider.gateway.routing.verifiers import Verifiers
+from outrider.gateway.sharing import AnswerPool
 from outrider.mesh.errors import Unavailable
 from outrider.mesh.service import Mesh
 
@@ -16,12 +17,21 @@ from outrider.mesh.service import Mesh
 class Upkeep:
     """Renews the leases of ``flights``, writes their missing records, and follows verifiers when the broker is lost.
 
+    Drops answers in the ``pool``, and records that wait, when their time is over.
+
     ``lease_s`` is in seconds; a verifier drops a request whose lease is not renewed in time.
     """
 
     def __init__(
-        self, mesh: Mesh, verifiers: Verifiers, catalog: StreamCatalog, flights: Collection[Flight], lease_s: float
+        self,
+        mesh: Mesh,
+        verifiers: Verifiers,
+        catalog: StreamCatalog,
+        pool: AnswerPool,
+        flights: Collection[Flight],
+        lease_s: float,
     ) -> None:
+        self._pool = pool
         self._tasks, self._verifiers, self._flights = mesh.tasks, verifiers, flights
         self._catalog, self._period_s = catalog, lease_s / 3
         metrics.ledger_failing.set_function(lambda: catalog.trouble is not None)
@@ -45,6 +55,8 @@ class Upkeep:
         while True:
             await asyncio.sleep(self._period_s)
             self.renew(self._flights)
+            self._pool.expire()
+            self._catalog.writer.expire()
             self._verifiers.confirm_records(self._catalog.writer.take_confirmed())
 
     async def _tend_for_ever(self) -> None:

@@ -72,6 +72,12 @@ class AnswerCache:
             self._drop(key)
         return len(keys)
 
+    def expire(self) -> None:
+        """Drops the answers whose time is over."""
+        now = self._clock()
+        for key in [key for key, entry in self._entries.items() if now >= entry.until]:
+            self._drop(key)
+
     def _drop(self, key: bytes) -> None:
         if (entry := self._entries.pop(key, None)) is not None:
             self.size -= entry.size

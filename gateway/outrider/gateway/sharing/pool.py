@@ -55,6 +55,10 @@ class AnswerPool:
         """Drops a tenant's answers from the cache; returns their number."""
         return self._cache.forget(tenant)
 
+    def expire(self) -> None:
+        """Drops the answers in the cache whose time is over."""
+        self._cache.expire()
+
     def _begin(self, key: bytes, job: Job, on_placed: OnPlaced) -> SharedGeneration:
         """Starts a generation that later jobs may share."""
         place = _running_key(key, job)

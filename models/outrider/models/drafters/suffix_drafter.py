@@ -22,10 +22,14 @@ class SuffixDrafter:
     def __init__(self, context: DrafterContext) -> None:
         shape, library = _shape(context), compiled()
         self.context_length = context.context_length
+        self._sessions: dict[int, str] = {}
+        self._recent: set[str] = set()
+        self._known: set[str] = set()
         self._suffixes = PlainSuffixes(shape) if library is None else NativeSuffixes(shape, library)
 
     def open(self, session: int, opening: Opening) -> None:
         """Starts guessing for a sequence."""
+        self._sessions[session] = opening.tenant
         self._suffixes.open(session, opening.tokens, opening.prompt, opening.tenant, opening.max_nodes)
 
     def commit(self, session: int, length: int, tokens: Sequence[int]) -> None:
@@ -34,11 +38,21 @@ class SuffixDrafter:
 
     def close(self, session: int) -> None:
         """Ends the session; keeps its answer for the tenant's later requests."""
+        if (tenant := self._sessions.pop(session, None)) is not None:
+            self._recent.add(tenant)
         self._suffixes.close(session)
 
     def forget(self, tenant: str) -> None:
         """Drops the tenant's sessions and answers."""
+        self._sessions = {session: owner for session, owner in self._sessions.items() if owner != tenant}
         self._suffixes.forget(tenant)
+
+    def expire(self) -> None:
+        """Drops the answers of tenants that had no session since the last call."""
+        present = self._recent | set(self._sessions.values())
+        for tenant in self._known - present:
+            self._suffixes.forget(tenant)
+        self._known, self._recent = present, set()
 
     def draft(self) -> list[tuple[int, DraftTree]]:
         """Reads a bounded number of new tokens; returns trees of sequences that are up to date."""

@@ -41,7 +41,7 @@ class PageTable:
         self._worth: dict[int, float] = {}
         self._idle: dict[int, int] = {}
         self._order: list[tuple[float, int, int]] = []
-        self._age, self._released = 0.0, 0
+        self._age, self._released, self._released_before = 0.0, 0, 0
 
     @property
     def available(self) -> int:
@@ -87,6 +87,15 @@ class PageTable:
             if self._holders[page] == 0:
                 self._free.add(page)
         return len(pages)
+
+    def expire(self) -> list[int]:
+        """Frees the pages that nobody has held since the last call; returns them."""
+        pages = [page for page, released in self._idle.items() if released <= self._released_before]
+        for page in pages:
+            self._unpublish(page)
+            self._free.add(page)
+        self._released_before = self._released
+        return pages
 
     def unused(self, first: int, end: int) -> list[int]:
         """The pages from ``first`` to before ``end`` that hold nothing of use: free ones."""

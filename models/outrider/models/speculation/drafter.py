@@ -147,6 +147,10 @@ class RememberingDrafter(Drafter, Protocol):
         """Drops the tenant's sessions, and overwrites what was kept of them and of earlier ones."""
         ...
 
+    def expire(self) -> None:
+        """Forgets the tenants that had no session since the last call."""
+        ...
+
 
 @runtime_checkable
 class HiddenDrafter(Drafter, Protocol):

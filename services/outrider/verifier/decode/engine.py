@@ -143,6 +143,11 @@ class Engine:
         self.guessing.forget(tenant)
         return len(ended), self.scheduler.pages.forget(tenant)
 
+    def expire(self) -> None:
+        """Drops pages, and what local drafters keep of tenants, that nobody has used since the last call."""
+        self.guessing.expire()
+        self.runner.pool.wipe(self.scheduler.pages.expire())
+
     def offer(self, number: int, tree: DraftTree, source: str) -> None:
         """Takes in a tree for a sequence; it replaces the last tree from the same source."""
         if (sequence := self._roster.sequences.get(number)) is not None:

@@ -51,9 +51,13 @@ class Compiler:
     async def clear(self) -> None:
         """Drops all compiled and refused definitions, and ends the process that has tried them."""
         async with self._turn:
-            self._refused.clear()
-            self._grammars.clear()
+            self.expire()
             self._trial.kill()
+
+    def expire(self) -> None:
+        """Drops all compiled and refused definitions; they are compiled anew if they are asked for."""
+        self._refused.clear()
+        self._grammars.clear()
 
     def stop(self) -> None:
         """Ends the process that tries definitions."""

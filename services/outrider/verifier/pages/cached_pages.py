@@ -201,14 +201,6 @@ def write_page(pool: KvPool, page: int, data: bytes) -> None:
         start += slots.numel()
 
 
-@torch.inference_mode()
-def wipe_pages(pool: KvPool, pages: Seq[int]) -> None:
-    """Overwrites ``pages`` with zeros."""
-    chosen = torch.tensor(pages, dtype=torch.long, device=pool.data.device)
-    for part in _parts(pool):
-        part.flatten(2).view(torch.uint8).index_fill_(1, chosen, 0)
-
-
 def _fill(slots: Tensor, data: bytes) -> None:
     """Writes ``data`` to uint8 [layers, n]. On a CPU without an extra copy, which would take several times as long."""
     if slots.device.type == "cpu":

@@ -13,7 +13,7 @@ from outrider.models.fingerprint import page_fingerprint
 from outrider.models.kv.pages import PageTable
 from outrider.v1.kvcache_pb2_grpc import add_KvCacheServicer_to_server
 from outrider.verifier.decode.engine import Engine
-from outrider.verifier.pages.cached_pages import CachedPages, WantedPages, page_bytes, wipe_pages
+from outrider.verifier.pages.cached_pages import CachedPages, WantedPages, page_bytes
 from outrider.verifier.pages.handover import Handover, HandoverTerms, PrefillPeers
 from outrider.verifier.pages.link import CacheLink, FetchTerms
 from outrider.verifier.pages.metrics import CACHES
@@ -121,4 +121,4 @@ class PageExchange:
 
 
 def _wipe(pool: KvPool, pages: PageTable, first: int, end: int) -> None:
-    wipe_pages(pool, pages.unused(first, end))
+    pool.wipe(pages.unused(first, end))

@@ -153,6 +153,13 @@ class FrameLog:
                 break
             self._drop(expired[0] if expired else min(oldest, key=lambda item: item[0][1])[0][0])
 
+    def expire(self) -> None:
+        """Drops the finished requests whose time is over."""
+        now = time.monotonic()
+        for queue, keep_s in self._finished:
+            for request in [request for request, since in queue.items() if since < now - keep_s]:
+                self._drop(request)
+
     @property
     def _finished(self) -> list[tuple[OrderedDict[str, float], float]]:
         return [(self._done, self._keep_s), (self._held, self._hold_s)]

@@ -118,6 +118,11 @@ class Guessing:
         for drafter in self._local.values():
             drafter.forget(tenant)
 
+    def expire(self) -> None:
+        """Has local drafters forget tenants that had no sequence since the last call."""
+        for drafter in self._local.values():
+            drafter.expire()
+
     def offer(self, sequence: Sequence, tree: DraftTree, source: str) -> None:
         """Takes in a tree for a sequence; it replaces the last tree from the same source."""
         remote = tree.drafter not in self._local

@@ -88,6 +88,11 @@ class LocalDrafter:
         if isinstance(self._drafter, RememberingDrafter):
             self._drafter.forget(tenant)
 
+    def expire(self) -> None:
+        """Has the drafter forget tenants that have not been there for long."""
+        if isinstance(self._drafter, RememberingDrafter):
+            self._drafter.expire()
+
     def unread(self, sequence: Sequence) -> int:
         """Tokens of a sequence that the drafter has not read."""
         return len(sequence.tokens) - self._read.get(sequence.number, 0)
