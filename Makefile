@@ -77,7 +77,7 @@ contract: dev
 	$(BIN)/python -m outrider.loadtest contract --examples 20000 $(ARGS)
 
 chaos: dev
-	CHAOS_MINUTES=$(or $(MINUTES),2) $(BIN)/pytest tests/chaos -s -k all_the_time $(ARGS)
+	CHAOS_MINUTES=$(or $(MINUTES),2) CHAOS_SECURE=$(SECURE) $(BIN)/pytest tests/chaos -s -k all_the_time $(ARGS)
 
 attack: dev
 	$(BIN)/python -m outrider.loadtest.attack $(ARGS)

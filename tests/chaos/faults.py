@@ -17,6 +17,7 @@ from tests.chaos.mesh import ChaosMesh
 STOPPED_S = 5.0
 SOON_S = 0.05
 _AWAY_S = 0.2
+_GRACE_S = 2.0
 _WHOLE_S = 60.0
 """Seconds that a fault waits for verifiers to restart."""
 _NEWS_S = 2.0
@@ -65,7 +66,7 @@ class FaultMaker:
 
     async def make(self, name: str, since: float) -> None:
         """Makes a fault and prints its time after ``since``; a double fault first waits until all verifiers serve."""
-        if name != "one process":
+        if name in DOUBLE:
             await self._wait_for_verifiers()
         at = time.monotonic()
         what = ", ".join(await FAULTS[name](self))
@@ -160,6 +161,14 @@ async def _all_gateways(maker: FaultMaker) -> list[str]:
     return [*killed, "then", *(maker.mesh.kill(each) for each in gateways)]
 
 
+async def _rotation(maker: FaultMaker) -> list[str]:
+    """Makes all certificates and seeds anew; the old seeds are valid for two seconds."""
+    what = await asyncio.to_thread(maker.mesh.rotate, _GRACE_S)
+    await asyncio.sleep(_GRACE_S)
+    await asyncio.to_thread(maker.mesh.end_grace)
+    return what
+
+
 async def _wait_for_next(event: asyncio.Event) -> None:
     """Returns at the next ``event``, or after a time limit."""
     event.clear()
@@ -170,6 +179,7 @@ async def _wait_for_next(event: asyncio.Event) -> None:
 
 
 SINGLE = ("one process",)
+ROTATION = ("rotation",)
 DOUBLE = (
     "gateway + verifier",
     "broker + verifier",
@@ -188,6 +198,7 @@ _MAKERS: tuple[MakeFault, ...] = (
     _only_verifier_stopped,
     _at_submission,
     _all_gateways,
+    _rotation,
 )
-FAULTS: dict[str, MakeFault] = dict(zip((*SINGLE, *DOUBLE), _MAKERS, strict=True))
-KINDS = {"single": SINGLE, "double": DOUBLE, "all": (*SINGLE, *DOUBLE)}
+FAULTS: dict[str, MakeFault] = dict(zip((*SINGLE, *DOUBLE, *ROTATION), _MAKERS, strict=True))
+KINDS = {"single": SINGLE, "double": DOUBLE, "rotation": ROTATION, "all": (*SINGLE, *DOUBLE, *ROTATION)}

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
+from outrider.cli.bus.directory import BusDirectory
 from outrider.cli.processes.child import Child, ProcessSpec
 from outrider.cli.processes.keeper import ProcessKeeper
 from outrider.cli.processes.options import UpOptions
 from outrider.cli.processes.plan import Plan, make_plan
 from outrider.cli.processes.supervisor import Supervisor
+from outrider.mesh.access import access_to
 from outrider.mesh.addresses import hold_port
+from outrider.mesh.lifecycle import CannotStart
 
 from tests.broker import Broker
 
@@ -33,15 +38,19 @@ class DeathRecorder:
     def ready(self, child: Child, address: str) -> None: ...
 
     def died(self, child: Child, code: int, again_in_s: float) -> None:
-        if child.pid not in self.killed:
+        could_not_start = code == CannotStart.exit_code and not child.ready.is_set()  # a gateway with keys, no broker
+        if child.pid not in self.killed and not could_not_start:
             self.unexpected.append(f"{child.instance} ended by itself with {code}")
 
 
 class ChaosMesh:
     """The running mesh: the gateways' ``urls``, its ``broker``, and the keepers of all other processes."""
 
-    def __init__(self, supervisor: Supervisor, urls: list[str], broker: Broker, deaths: DeathRecorder) -> None:
+    def __init__(
+        self, supervisor: Supervisor, plan: Plan, urls: list[str], broker: Broker, deaths: DeathRecorder
+    ) -> None:
         self.supervisor, self.urls, self.broker, self.deaths = supervisor, urls, broker, deaths
+        self.access, self._plan = access_to(plan.url), plan
         self._stopped: set[int] = set()
 
     def alive(self) -> list[ProcessKeeper]:
@@ -79,25 +88,51 @@ class ChaosMesh:
         self._stopped.discard(child.pid)
         child.signal(signal.SIGCONT)
 
+    @property
+    def trusted(self) -> ssl.SSLContext | bool:
+        """The authorities that clients trust."""
+        return self.access.context() if self.access.ca else True
+
+    def rotate(self, grace_s: float) -> list[str]:
+        """Makes all certificates and all seeds of services anew; the old seeds end with `end_grace`."""
+        if self._plan.secured:
+            self._plan.secured.authority.rotate(datetime.now(UTC), every=True)
+        self._bus.rotate(grace_s)
+        self.broker.reload()
+        return ["certificates and seeds"] if self._plan.secured else ["seeds"]
+
+    def end_grace(self) -> None:
+        """Has the broker refuse the old seeds."""
+        self._bus.write()
+        self.broker.reload()
+
+    @property
+    def _bus(self) -> BusDirectory:
+        assert self._plan.broker.credentials
+        return BusDirectory(self._plan.broker.credentials)
+
     async def ready(self) -> None:
         """Returns when every gateway is ready to complete."""
-        async with httpx.AsyncClient(trust_env=False, timeout=5) as http:
+        async with httpx.AsyncClient(trust_env=False, timeout=5, verify=self.trusted) as http:
             for url in self.urls:
                 while not await _answers(http, url):
                     await asyncio.sleep(0.1)
 
 
 @asynccontextmanager
-async def chaos_mesh(logs: Path) -> AsyncIterator[ChaosMesh]:
-    """Runs 2 verifiers, a proposer, 2 tokenizers, 3 gateways and a NATS with JetStream inside the block."""
-    broker = Broker("--jetstream", "--store_dir", str(logs / "nats"), "--log", str(logs / "nats.log"))
+async def chaos_mesh(logs: Path, *, secure: bool = False) -> AsyncIterator[ChaosMesh]:
+    """Runs 2 verifiers, a proposer, 2 tokenizers, 3 gateways and a NATS with JetStream inside the block.
+
+    With ``secure``, the mesh is that of `outrider up --secure`.
+    """
+    plan, urls = _plan(logs, secure)
+    broker = _broker(plan)
     await asyncio.to_thread(broker.start)
     deaths = DeathRecorder()
-    plan, urls = _plan(logs, broker.url)
-    supervisor = Supervisor(plan, deaths)
+    supervisor = Supervisor(replace(plan, broker=replace(plan.broker, process=None)), deaths)
     try:
         await supervisor.start()
-        mesh = ChaosMesh(supervisor, urls, broker, deaths)
+        mesh = ChaosMesh(supervisor, plan, urls, broker, deaths)
         await mesh.ready()
         watch = asyncio.create_task(supervisor.run())
         try:
@@ -111,14 +146,23 @@ async def chaos_mesh(logs: Path) -> AsyncIterator[ChaosMesh]:
         broker.kill()
 
 
-def _plan(logs: Path, nats_url: str) -> tuple[Plan, list[str]]:
-    plan = make_plan(UpOptions(host="127.0.0.1", port=0, counts=COUNTS, proposers=1, log_dir=logs, nats_url=nats_url))
+def _broker(plan: Plan) -> Broker:
+    """The broker of a plan, for the test to kill and start."""
+    assert plan.broker.process
+    command = plan.broker.process.command
+    broker = Broker(*command[1:], "--log", str(plan.broker.process.log))
+    broker.port = int(plan.broker.url.rpartition(":")[2])
+    return broker
+
+
+def _plan(logs: Path, secure: bool) -> tuple[Plan, list[str]]:
+    plan = make_plan(UpOptions(host="127.0.0.1", port=0, counts=COUNTS, proposers=1, log_dir=logs, secure=secure))
     first = next(spec for spec in plan.services if spec.kind == "gateway")
     gateways, urls = [], []
     for number in range(1, GATEWAYS + 1):
-        ports = hold_port(), hold_port()
+        ports = (plan.port if number == 1 else hold_port()), hold_port()
         gateways.append(_gateway_spec(first, number, *ports))
-        urls.append(f"http://127.0.0.1:{ports[0]}")
+        urls.append(f"{plan.scheme}://127.0.0.1:{ports[0]}")
     others = [spec for spec in plan.services if spec is not first]
     return replace(plan, services=[*gateways, *others]), urls
 

@@ -15,6 +15,7 @@ from httpx_sse import EventSource, ServerSentEvent
 from outrider_client import AsyncClient
 
 from tests.chaos.journeys import Journey
+from tests.chaos.mesh import ChaosMesh
 from tests.chaos.questions import Question
 
 PATIENCE_S = 180.0
@@ -51,12 +52,13 @@ class Answer:
             self.usage = usage["prompt_tokens"], usage["completion_tokens"], usage["total_tokens"]
 
 
-async def by_client(urls: list[str], question: Question, number: int, journey: Journey) -> Answer:
+async def by_client(mesh: ChaosMesh, question: Question, number: int, journey: Journey) -> Answer:
     """The answer as the Python client reads it, which resumes by itself."""
-    answer, turned = Answer(), [*urls[number % len(urls) :], *urls[: number % len(urls)]]
-    http = httpx.AsyncClient(event_hooks={"request": [journey.on_request], "response": [journey.on_response]})
+    answer, turned = Answer(), [*mesh.urls[number % len(mesh.urls) :], *mesh.urls[: number % len(mesh.urls)]]
+    hooks = {"request": [journey.on_request], "response": [journey.on_response]}
+    http, key = httpx.AsyncClient(event_hooks=hooks, verify=mesh.trusted), mesh.access.key or None
     async with (
-        AsyncClient(turned, max_retries=100, resume_s=PATIENCE_S, http_client=http) as client,
+        AsyncClient(turned, api_key=key, max_retries=100, resume_s=PATIENCE_S, http_client=http) as client,
         client.stream(**question.body) as stream,
     ):
         async for chunk in stream:
@@ -66,11 +68,12 @@ async def by_client(urls: list[str], question: Question, number: int, journey: J
     return answer
 
 
-async def by_hand(urls: list[str], question: Question, number: int, journey: Journey) -> Answer:
+async def by_hand(mesh: ChaosMesh, question: Question, number: int, journey: Journey) -> Answer:
     """The answer as a plain HTTP client reads it; half of the clients ask that their streams continue."""
-    reader = _ByHand(urls, question, random.Random(number), journey)
+    reader = _ByHand(mesh.urls, question, random.Random(number), journey)
     hooks = {"request": [journey.on_request], "response": [journey.on_response]}
-    async with httpx.AsyncClient(timeout=20, event_hooks=hooks) as http:
+    headers = mesh.access.headers
+    async with httpx.AsyncClient(timeout=20, event_hooks=hooks, headers=headers, verify=mesh.trusted) as http:
         while not reader.done:
             try:
                 await reader.connect(http)

@@ -1,7 +1,9 @@
 """Processes of a mesh are killed and frozen; no stream loses, repeats or changes a token.
 
 `make chaos` runs for CHAOS_MINUTES (2), with the seed CHAOS_SEED (a new one, printed) and faults of
-CHAOS_FAULTS: `single` kills one process at a time, `double` makes two faults at once, `all` (the default) does both.
+CHAOS_FAULTS: `single` kills one process at a time, `double` makes two faults at once, `rotation` makes all certificates
+and all seeds of the broker's users anew, `all` (the default) does all of it. CHAOS_SECURE=1 disturbs the mesh of
+`outrider up --secure`.
 """
 
 from __future__ import annotations
@@ -66,7 +68,7 @@ class Clients:
         question, reader = self._questions[place], by_hand if self._questions[place].raw else by_client
         journey = self.journeys.begin(place)
         try:
-            answer = await reader(self._mesh.urls, question, place, journey)
+            answer = await reader(self._mesh, question, place, journey)
         except asyncio.CancelledError:
             self.journeys.end(journey, "left")
         except Exception as error:
@@ -76,9 +78,11 @@ class Clients:
             self.journeys.end(journey, "identical" if same else "altered", "another answer than undisturbed")
 
 
-async def _chaos(logs: Path, requests: list[Question], seed: int, faults: Sequence[str], pace: Pace) -> Tally:
+async def _chaos(
+    logs: Path, requests: list[Question], seed: int, faults: Sequence[str], pace: Pace, *, secure: bool = False
+) -> Tally:
     """Sends ``requests`` over and over while faults are made; no other process may die."""
-    async with chaos_mesh(logs) as mesh:
+    async with chaos_mesh(logs, secure=secure) as mesh:
         began, clients = time.monotonic(), Clients(mesh, requests, pace)
         await clients.all(range(len(requests)))
         undisturbed, disturbed = tally(clients.journeys, [], began), time.monotonic()
@@ -123,6 +127,7 @@ async def test_no_stream_notices_that_processes_are_killed_all_the_time(tmp_path
     assert faults in KINDS, f"CHAOS_FAULTS is {faults}, and not one of {', '.join(KINDS)}"
     requests = questions(QUESTIONS, 100, 250)
     pace = Pace(40, seconds=60 * MINUTES, every_s=2, faults=math.inf, hung_s=90)
-    total = await _chaos(tmp_path, requests, seed, KINDS[faults], pace)
+    secure = os.environ.get("CHAOS_SECURE", "") not in ("", "0")
+    total = await _chaos(tmp_path, requests, seed, KINDS[faults], pace, secure=secure)
     assert total.counts["identical"] == total.streams
     assert not total.wrong

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
+from outrider.cli.commands.arguments import ApiKey, Ca, Config, Draft, Model, Secure, Sets, Speculation, Url
 from outrider.cli.commands.bus import bus_app
 from outrider.cli.commands.certs import certs_app
 from outrider.cli.commands.models import models_app
@@ -28,20 +29,6 @@ app.add_typer(prompts_app, name="prompts")
 app.add_typer(models_app, name="models")
 app.add_typer(certs_app, name="certs", no_args_is_help=True)
 app.add_typer(bus_app, name="bus")
-
-Config = Annotated[Path | None, typer.Option("--config", help="TOML file with a table for each service.")]
-Sets = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="SERVICE.KEY=VALUE", help="A setting that overrides the file; may be repeated."),
-]
-Model = Annotated[
-    str | None,
-    typer.Option(help="The target: a directory, a GGUF file, or org/repository of the Hub; else the shipped one."),
-]
-Draft = Annotated[str | None, typer.Option(help="The draft model, named like the target; the shipped one if absent.")]
-Url = Annotated[str, typer.Option(help="Address of a running mesh.")]
-ApiKey = Annotated[str | None, typer.Option(envvar="OUTRIDER_API_KEY", help="An API key, if the gateway requires one.")]
-Speculation = Annotated[bool, typer.Option("--speculation/--no-speculation", help="Let drafters guess ahead.")]
 
 
 @app.command()
@@ -73,6 +60,7 @@ def up(
         typer.Option("--program", metavar="KIND=MODULE", help="Run MODULE in place of a service, to measure."),
     ] = None,
     log_dir: Annotated[Path | None, typer.Option(help="Where logs go; a new directory if absent.")] = None,
+    secure: Secure = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the services' logs as well.")] = False,
 ) -> None:
     """Start the whole mesh on this machine; Ctrl-C drains and stops it."""
@@ -96,6 +84,7 @@ def up(
                 sets=sets or [],
                 programs=programs or [],
                 log_dir=log_dir,
+                secure=secure,
                 verbose=verbose,
             )
         )
@@ -105,23 +94,23 @@ def up(
 @app.command()
 def complete(
     prompt: Annotated[str, typer.Argument(help="The prompt; - reads it from standard input.")],
-    url: Url = "http://127.0.0.1:8080",
+    url: Url = None,
     max_tokens: Annotated[int, typer.Option(min=1, help="Most tokens to generate.")] = 128,
     temperature: Annotated[float, typer.Option(min=0, help="0 is greedy.")] = 0.8,
     seed: Annotated[int | None, typer.Option(min=0, help="Fixes the answer at any temperature.")] = None,
     speculation: Speculation = True,
     chat: Annotated[bool, typer.Option("--chat", help="Send the prompt as a chat message.")] = False,
     api_key: ApiKey = None,
-    ca: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, help="PEM file of authorities to trust, for https.")
-    ] = None,
+    ca: Ca = None,
 ) -> None:
     """Stream a completion; the tokens that drafters guessed right are green."""
     from outrider.cli.commands.complete import run
     from outrider.cli.commands.stream import CompletionRequest
+    from outrider.mesh.access import access_to
 
     text = sys.stdin.read() if prompt == "-" else prompt
-    _exit(run(url, CompletionRequest(text, max_tokens, temperature, seed, speculation, chat), api_key, ca))
+    request = CompletionRequest(text, max_tokens, temperature, seed, speculation, chat)
+    _exit(run(access_to(url, ca, api_key), request))
 
 
 @app.command()
@@ -140,17 +129,20 @@ def bench(
     ] = None,
     out: Annotated[Path, typer.Option(help="Directory of the report.")] = Path("out/bench"),
     seed: Annotated[int, typer.Option(help="Seed of prompts, arrivals and sampling.")] = 0,
+    api_key: ApiKey = None,
+    ca: Ca = None,
     model: Model = None,
     draft: Draft = None,
     config: Config = None,
     sets: Sets = None,
+    secure: Secure = False,
 ) -> None:
     """Load a mesh and report tokens/s, latencies and acceptance, speculation on and off in one run."""
     _require_checkout("bench")
     from outrider.cli.commands.bench import BenchOptions, run
     from outrider.cli.processes.options import UpOptions
 
-    mesh = UpOptions(port=0, model=model, draft=draft, config=config, sets=sets or [])
+    mesh = UpOptions(port=0, model=model, draft=draft, config=config, sets=sets or [], secure=secure)
     options = BenchOptions(
         url=url,
         concurrency=concurrency,
@@ -164,6 +156,8 @@ def bench(
         workload=workload,
         out=out,
         seed=seed,
+        api_key=api_key,
+        ca=ca,
     )
     _exit(run(options, mesh))
 
@@ -184,11 +178,13 @@ def trace_steps(
     chat: Annotated[bool, typer.Option("--chat", help="Send the prompt as a chat message.")] = False,
     before: Annotated[int, typer.Option(min=0, help="Times that the same prompt is sent before.")] = 0,
     api_key: ApiKey = None,
+    ca: Ca = None,
     model: Model = None,
     draft: Draft = None,
     proposers: Annotated[int | None, typer.Option(min=0, help="As in `outrider up`.")] = None,
     config: Config = None,
     sets: Sets = None,
+    secure: Secure = False,
 ) -> None:
     """Draw one request's time line: target steps, draft passes and the messages between them."""
     _require_checkout("trace-steps")
@@ -199,8 +195,10 @@ def trace_steps(
     text = sys.stdin.read() if prompt == "-" else prompt
     names = tuple(name.strip() for name in drafters.split(",") if name.strip())
     request = CompletionRequest(text, max_tokens, temperature, seed, True, chat, names)
-    mesh = UpOptions(port=0, model=model, draft=draft, proposers=proposers, config=config, sets=sets or [])
-    _exit(run(TraceOptions(url, events or [], request, before, out, api_key), mesh))
+    mesh = UpOptions(
+        port=0, model=model, draft=draft, proposers=proposers, config=config, sets=sets or [], secure=secure
+    )
+    _exit(run(TraceOptions(url, events or [], request, before, out, api_key, ca), mesh))
 
 
 @config_app.command("show")

@@ -13,6 +13,7 @@ from outrider.loadtest.load.arrivals import Closed, Load, Sample, Send
 from outrider.loadtest.load.prompts import unique
 from outrider.loadtest.load.summary import median, summarize
 from outrider.loadtest.report.bench_report import Pass, Report, machine
+from outrider.mesh.access import Access
 
 WARM_UP_TOKENS = 16
 
@@ -27,7 +28,7 @@ class Plan:
         workload: kind of chat requests that replace ``prompts``; each request is sent once.
     """
 
-    url: str
+    access: Access
     model: str
     prompts: list[str]
     loads: list[Load]
@@ -74,10 +75,10 @@ def _requests(plan: Plan, supply: ChatSupply, mode: str, name: str, count: int, 
     if plan.workload is not None:
         for chat in supply.take(plan.workload, count, plan.temperature):
             body = chat.body(_speculation(mode)) | {"max_tokens": min(chat.max_tokens, max_tokens)}
-            yield partial(client.complete, plan.url, body, client.CHATS)
+            yield partial(client.complete, plan.access, body, client.CHATS)
         return
     for number, prompt in enumerate(unique(plan.prompts, f"{plan.seed} {mode} {name}")):
-        yield partial(client.complete, plan.url, _body(plan, mode, prompt, number, max_tokens))
+        yield partial(client.complete, plan.access, _body(plan, mode, prompt, number, max_tokens))
 
 
 def _body(plan: Plan, mode: str, prompt: str, number: int, max_tokens: int) -> dict[str, Any]:

@@ -24,8 +24,12 @@ and `from_rpc` turns that back into the same class on the caller's side.
 
 from __future__ import annotations
 
+import os
 from typing import ClassVar, Self
 from urllib.parse import quote, unquote
+
+# gRPC reads it at its import, and would write a line of its own for every handshake that fails.
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
 import grpc
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shutil
 import signal
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
-from outrider.cli.bus import runs
 from outrider.cli.bus.directory import BusDirectory
 from outrider.cli.bus.rights import client_user
 from outrider.cli.bus.seeds import public_key
+from outrider.mesh.access import BROKERS
 from outrider.mesh.bus import Bus, Login
 from outrider.mesh.errors import Unavailable
 from outrider.wire.frames import token_subject
@@ -29,6 +31,16 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.timeout(300)
 
 PROMPT = {"prompt": "def f(", "max_tokens": 60, "seed": 3, "ignore_eos": True}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def runtime() -> Iterator[None]:
+    """A place of this module's own for links to meshes; paths of sockets have to be short."""
+    folder = tempfile.mkdtemp(prefix="o-")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_RUNTIME_DIR", folder)
+        yield
+    shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="module")
@@ -101,10 +113,15 @@ async def test_a_process_without_a_seed_is_told_what_it_lacks(nats_url: str) -> 
 
 
 def test_commands_find_the_seed_of_the_same_user(nats_url: str, users: BusDirectory) -> None:
-    assert runs.find(nats_url) == users.path.resolve()
+    assert BROKERS.find(nats_url) == users.path.resolve()
     assert outrider("tenants", "set", "acme", "--nats-url", nats_url).returncode == 0
     created = outrider("keys", "create", "--tenant", "acme", "--nats-url", nats_url)
     assert created.stdout.startswith("sk-")
+
+
+def test_commands_find_the_broker_that_the_same_user_runs(up: Up) -> None:
+    assert outrider("tenants", "set", "found").returncode == 0
+    assert "found" in outrider("tenants", "list").stdout
 
 
 async def test_an_issued_user_may_read_its_tenant_at_once(nats_url: str, users: BusDirectory) -> None:
@@ -142,5 +159,5 @@ def test_the_note_of_the_broker_ends_with_the_mesh(up: Up, nats_url: str) -> Non
     while up.process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.1)
     assert up.process.returncode == 0
-    assert runs.find(nats_url) is None
+    assert BROKERS.find(nats_url) is None
     assert re.search("Stopped", "".join(up.lines))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from outrider.cli.bus.directory import BusDirectory
 from outrider.mesh.bus import Bucket, Bus, Login, find_login
 from outrider.mesh.errors import ConfigError, Unavailable
+from structlog.testing import capture_logs
 
 from tests.broker import Broker
 from tests.users import guarded_broker
@@ -63,6 +66,49 @@ async def test_a_bus_joins_again_with_its_seed_after_the_broker_was_away(
     await eventually(lambda: not verifier.connected)
     guarded.start()
     await eventually(lambda: verifier.connected)
+
+
+async def test_old_and_new_seeds_are_valid_during_a_grace_and_then_the_new_ones_alone(
+    guarded: Broker, users: BusDirectory, verifier: Bus, tmp_path: Path
+) -> None:
+    stolen = tmp_path / "stolen.nk"
+    stolen.write_bytes(users.seed("gateway").read_bytes())
+    thief, gateway = Bus(), Bus()
+    await thief.connect(guarded.url, "thief", 10, Login("gateway", stolen))
+    losses: list[bool] = []
+    verifier.on_change(losses.append)
+    users.rotate(grace_s=3600)
+    guarded.reload()
+    await _join(gateway, guarded, users)
+    assert (losses, thief.connected) == ([], True)
+    (users.path / "retired.json").unlink()
+    users.write()
+    with capture_logs() as logs:
+        guarded.reload()
+        await eventually(lambda: losses == [False, True])
+        await eventually(lambda: _refused(logs))
+    assert (gateway.connected, thief.connected) == (True, False)
+    assert _refused(logs) == [
+        f"NATS at {guarded.url} does not know this user: set nats_credentials to a seed that it knows"
+    ]
+    for bus in (thief, gateway):
+        await bus.close()
+
+
+async def _join(bus: Bus, broker: Broker, users: BusDirectory) -> None:
+    """Joins when the broker has read the new users."""
+    await bus.connect(broker.url, "test", 30, find_login(str(users.path), "gateway"))
+
+
+def _refused(logs: Any) -> list[str]:
+    return [line["why"] for line in logs if line["event"] == "NATS reported an error" and "EOF" not in line["why"]]
+
+
+def test_the_old_keys_end_with_the_grace(users: BusDirectory) -> None:
+    users.write()
+    first = users.users.read_text()
+    users.rotate(grace_s=0)
+    assert not set(re.findall('"(U[A-Z0-9]+)"', first)) & set(re.findall('"(U[A-Z0-9]+)"', users.users.read_text()))
 
 
 def test_a_directory_has_a_seed_for_each_user(tmp_path: Path) -> None:

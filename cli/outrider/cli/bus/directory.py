@@ -11,10 +11,12 @@ from pathlib import Path
 
 import msgspec
 from outrider.cli.bus.rights import CLIENT, USERS, client_rights
-from outrider.cli.bus.seeds import make_secret, make_seed, public_key
+from outrider.cli.bus.seeds import Retired, make_secret, make_seed, public_key, renew_seed
+from outrider.mesh.access import CA
 from outrider.mesh.bus import SEED_SUFFIX
 from outrider.mesh.bus.rights import Rights, minimal
 from outrider.mesh.errors import ConfigError
+from outrider.mesh.security import BROKER, Certificates, Files
 from outrider.wire.tenants import NAME
 
 _SERVER = "nats-server"
@@ -25,7 +27,7 @@ class BusDirectory:
     """The seeds and the configuration; only the owner can enter.
 
     A seed is in `<user>.nk`, that of a tenant's client in `client-<tenant>.nk`. A broker that reads `users` serves
-    nobody else.
+    nobody else, and over TLS only where `encrypt` was called.
     """
 
     def __init__(self, path: Path) -> None:
@@ -40,6 +42,21 @@ class BusDirectory:
     def encryption(self) -> Path:
         """The part of the broker's configuration with the key of its store, if the store is to be encrypted."""
         return self.path / "encryption.conf"
+
+    @property
+    def tls(self) -> Path:
+        """The part of the broker's configuration that names its certificate; absent where it talks in the clear."""
+        return self.path / "tls.conf"
+
+    @property
+    def authorities(self) -> Path:
+        """A link to the authorities by which clients know the broker; absent where it talks in the clear."""
+        return self.path / CA
+
+    @property
+    def scheme(self) -> str:
+        """That of the broker's URL."""
+        return "tls" if self.tls.exists() else "nats"
 
     @property
     def pid(self) -> Path:
@@ -71,10 +88,38 @@ class BusDirectory:
             make_secret(self.encryption, cipher.encode())
 
     def renew(self) -> None:
-        """Writes new seeds in the place of all that are there; clients have none then."""
-        for seed in self.path.glob(f"*{SEED_SUFFIX}"):
-            seed.unlink()
+        """Writes new seeds in the place of all that are there; clients have none then, and nothing is encrypted."""
+        for old in (*self.path.glob(f"*{SEED_SUFFIX}"), self.tls, self.authorities):
+            old.unlink(missing_ok=True)
         self.write()
+
+    def encrypt(self, files: Files) -> None:
+        """Has the broker show the certificate of ``files``, and take no connections in the clear.
+
+        `ConfigError` if it is no certificate of a broker, or not valid.
+        """
+        Certificates(files, BROKER)
+        certificate, key = (_quoted(path.resolve()) for path in (files.certificate, files.key))
+        with _explaining(self.path):
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _replace(self.tls, f"tls: {{cert_file: {certificate}, key_file: {key}, verify: false}}\n")
+            self.authorities.unlink(missing_ok=True)
+            if files.authorities:
+                self.authorities.symlink_to(files.authorities.resolve())
+
+    def rotate(self, grace_s: float) -> None:
+        """Makes new seeds for all users but clients; the old ones are valid for ``grace_s`` seconds.
+
+        The broker has to reload, and once more behind the grace and another call of `write`. `ConfigError` if nothing
+        was written here before.
+        """
+        self._require_users()
+        with _explaining(self.path):
+            retired = Retired(self.path)
+            for user in USERS:
+                retired.add(user, public_key(self.seed(user)), grace_s)
+                renew_seed(self.seed(user))
+            self._write_users()
 
     def issue(self, tenant: str) -> Path:
         """Makes a user for clients of ``tenant``, unless there is one; returns the file of its seed.
@@ -83,8 +128,7 @@ class BusDirectory:
         """
         if not NAME.fullmatch(tenant):
             raise ConfigError(f"{tenant!r} is no name for a tenant: 1 to 64 letters, digits, - and _")
-        if not self.users.exists():
-            raise ConfigError(f"{self.path} holds no users of a broker: `outrider bus config` writes them")
+        self._require_users()
         with _explaining(self.path):
             make_seed(self.client(tenant))
             self._write_users()
@@ -92,27 +136,43 @@ class BusDirectory:
 
     def reload(self) -> bool:
         """Has the broker read its configuration again; False if none runs that wrote its process id here."""
-        with suppress(OSError, ValueError):
-            number = int(self.pid.read_text())
-            if Path(f"/proc/{number}/comm").read_text().strip() == _SERVER:
+        with suppress(OSError):
+            if number := self._server():
                 os.kill(number, signal.SIGHUP)
                 return True
         return False
 
+    def serves(self, address: str) -> bool:
+        """Whether a broker runs that wrote its process id here, at the port of ``address``."""
+        number, port = self._server(), address.rpartition(":")[2]
+        with suppress(OSError):
+            return bool(number) and port in Path(f"/proc/{number}/cmdline").read_text().split("\0")
+        return False
+
+    def _server(self) -> int:
+        """Process id of the broker; 0 without one."""
+        with suppress(OSError, ValueError):
+            number = int(self.pid.read_text())
+            if Path(f"/proc/{number}/comm").read_text().strip() == _SERVER:
+                return number
+        return 0
+
+    def _require_users(self) -> None:
+        if not self.users.exists():
+            raise ConfigError(f"{self.path} holds no users of a broker: `outrider bus config` writes them")
+
     def _write_users(self) -> None:
         entries = ",\n".join(_entry(name, key, rights) for name, key, rights in self._rights())
-        include = f"include ./{self.encryption.name}\n" if self.encryption.exists() else ""
+        includes = "".join(f"include ./{part.name}\n" for part in (self.encryption, self.tls) if part.exists())
         users = f"authorization: {{users: [\n{entries}\n]}}\n"
-        text = f"# Users of an Outrider mesh, written by `outrider`.\n{include}{users}"
-        new = self.users.with_suffix(".new")
-        new.write_text(text)
-        new.chmod(0o600)
-        new.replace(self.users)
+        _replace(self.users, f"# Users of an Outrider mesh, written by `outrider`.\n{includes}{users}")
 
     def _rights(self) -> Iterator[tuple[str, str, Rights]]:
         """Name, public key and rights of every user."""
         for user, rights in USERS.items():
             yield user, public_key(self.seed(user)), rights
+        for user, key in Retired(self.path).valid():
+            yield f"{user}, until its old key ends", key, USERS[user]
         for seed in sorted(self.path.glob(f"{CLIENT}-*{SEED_SUFFIX}")):
             key, tenant = public_key(seed), seed.stem.removeprefix(f"{CLIENT}-")
             yield seed.stem, key, client_rights(tenant, key)
@@ -122,6 +182,17 @@ def _entry(name: str, key: str, rights: Rights) -> str:
     permissions = {"publish": minimal(rights.publish), "subscribe": minimal(rights.subscribe)}
     user = msgspec.json.encode({"nkey": key, "permissions": permissions})
     return f"# {name}\n{msgspec.json.format(user, indent=2).decode()}"
+
+
+def _quoted(path: Path) -> str:
+    return msgspec.json.encode(str(path)).decode()
+
+
+def _replace(path: Path, text: str) -> None:
+    new = path.with_suffix(".new")
+    new.write_text(text)
+    new.chmod(0o600)
+    new.replace(path)
 
 
 @contextmanager

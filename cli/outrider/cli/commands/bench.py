@@ -21,6 +21,7 @@ from outrider.loadtest.load.arrivals import Closed, Load, Open
 from outrider.loadtest.load.prompts import PromptsError, from_file, held_out
 from outrider.loadtest.report import plot_bench
 from outrider.loadtest.report.bench_report import Report, headline, table
+from outrider.mesh.access import access_to
 from outrider.mesh.errors import ConfigError
 from outrider.mesh.telemetry import configure_logs
 from rich.console import Console
@@ -45,6 +46,8 @@ class BenchOptions:
     workload: str | None
     out: Path
     seed: int
+    api_key: str | None = None
+    ca: Path | None = None
 
     @property
     def loads(self) -> list[Load]:
@@ -85,9 +88,10 @@ async def _measure(options: BenchOptions, mesh: UpOptions, console: Console) -> 
     prompts = from_file(options.prompts) if options.prompts else held_out()
     with console.status("starting the mesh") as status:
         async with _mesh(options, mesh, status) as url:
+            access = access_to(url, options.ca, options.api_key)
             plan = bench.Plan(
-                url=url,
-                model=await asyncio.to_thread(served_model, url),
+                access=access,
+                model=await asyncio.to_thread(served_model, access),
                 prompts=prompts,
                 loads=loads,
                 modes=modes,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,9 +26,25 @@ def config(
     encrypt_store: Annotated[
         bool, typer.Option("--encrypt-store", help="Make a key, with which the broker encrypts what it stores.")
     ] = False,
+    certs: Annotated[
+        Path | None,
+        typer.Option(
+            help="Directory of `outrider certs` with broker.crt and broker.key: the broker then speaks TLS only.",
+            file_okay=False,
+        ),
+    ] = None,
 ) -> None:
     """Make a seed for each kind of service, and the list of users for the broker."""
-    _run(directory, lambda bus: _write(bus, encrypt_store))
+    _run(directory, lambda bus: _write(bus, encrypt_store, certs))
+
+
+@bus_app.command("rotate")
+def rotate(
+    directory: Directory,
+    grace: Annotated[float, typer.Option(min=0, help="Seconds for which the old seeds stay valid.")] = 60.0,
+) -> None:
+    """Make a new seed for each kind of service; returns when the old ones have ended."""
+    _run(directory, lambda bus: _rotate(bus, grace))
 
 
 @bus_app.command("issue")
@@ -47,17 +64,34 @@ def rights() -> None:
     typer.echo(rights_table())
 
 
-def _write(bus: BusDirectory, encrypt_store: bool) -> None:
+def _write(bus: BusDirectory, encrypt_store: bool, certs: Path | None) -> None:
+    from outrider.mesh.security import BROKER, Files
+
     if encrypt_store:
         bus.encrypt_store()
+    if certs is not None:
+        bus.encrypt(Files("tls", certs / f"{BROKER}.crt", certs / f"{BROKER}.key", certs / "ca.crt"))
     bus.write()
     users, pid = bus.users.resolve(), bus.pid.resolve()
     print(f"nats-server --jetstream --config {users} --pid {pid} serves the users in it, and no others.")
     print(f"Services find their seeds by nats_credentials = {str(bus.path.resolve())!r}.")
 
 
+def _rotate(bus: BusDirectory, grace_s: float) -> None:
+    bus.rotate(grace_s)
+    _reload(bus)
+    print(f"New seeds are in {bus.path}; the old ones end in {grace_s:g} s.", flush=True)
+    time.sleep(grace_s)
+    bus.write()
+    _reload(bus)
+
+
 def _issue(bus: BusDirectory, tenant: str) -> None:
     print(bus.issue(tenant))
+    _reload(bus)
+
+
+def _reload(bus: BusDirectory) -> None:
     if not bus.reload():
         print(f"The broker must read {bus.users} again: nats-server --signal reload.", file=sys.stderr)
 

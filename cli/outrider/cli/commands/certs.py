@@ -39,7 +39,7 @@ def certs_init(
 def certs_issue(
     folder: Folder,
     kind: Annotated[
-        str, typer.Argument(help="What it is for: gateway, tokenizer, proposer, verifier, kvcache or client.")
+        str, typer.Argument(help="What it is for: gateway, tokenizer, proposer, verifier, kvcache, broker or client.")
     ],
     name: Annotated[str | None, typer.Option(help="Name of its files. [that of the kind]")] = None,
     hosts: Annotated[

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 from outrider.cli.commands.stream import Answer, CompletionRequest, RequestError
+from outrider.mesh.access import Access
 from rich.console import Console
 
 INTERRUPTED = 130
@@ -28,9 +28,9 @@ class Screen:
         sys.stdout.flush()
 
 
-def run(url: str, request: CompletionRequest, api_key: str | None = None, ca: Path | None = None) -> int:
+def run(access: Access, request: CompletionRequest) -> int:
     """Streams the answer to standard output, its figures to standard error; returns the exit code."""
-    screen, answer = Screen(), Answer(url, request, api_key, ca)
+    screen, answer = Screen(), Answer(access, request)
     try:
         _show(screen, request, answer)
     except RequestError as error:

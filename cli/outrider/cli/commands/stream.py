@@ -7,12 +7,12 @@ import ssl
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import httpx
 import msgspec
 from httpx_sse import EventSource
+from outrider.mesh.access import Access
 
 CONNECT_S = 5.0
 
@@ -105,11 +105,8 @@ class Answer:
     Attributes are final when the iteration has ended: times in seconds, counts in tokens.
     """
 
-    def __init__(
-        self, url: str, request: CompletionRequest, api_key: str | None = None, ca: Path | None = None
-    ) -> None:
-        self._url = url.rstrip("/")
-        self._request, self._api_key, self._ca = request, api_key, ca
+    def __init__(self, access: Access, request: CompletionRequest) -> None:
+        self._access, self._request = access, request
         self.tokens = self.steps = self.accepted = self.rejected = 0
         self.seed: int | None = None
         self.request_id = ""
@@ -117,7 +114,7 @@ class Answer:
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         """Sends the request; `RequestError` if the gateway refuses it, breaks off or does not answer."""
-        with _client(self._url, self._api_key, self._ca) as client:
+        with _client(self._access) as client:
             yield from self._stream(client)
 
     def _stream(self, client: httpx.Client) -> Iterator[tuple[str, str]]:
@@ -144,23 +141,22 @@ class Answer:
         self.total_s = now_s
 
 
-def served_model(url: str) -> str:
-    """Name of the first model served at ``url``; `RequestError` as in `Answer`."""
-    with _client(url) as client:
+def served_model(access: Access) -> str:
+    """Name of the first model served there; `RequestError` as in `Answer`."""
+    with _client(access) as client:
         return _served_model(client)
 
 
 @contextlib.contextmanager
-def _client(url: str, api_key: str | None = None, ca: Path | None = None) -> Iterator[httpx.Client]:
-    timeout = httpx.Timeout(None, connect=CONNECT_S)
-    headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
+def _client(access: Access) -> Iterator[httpx.Client]:
+    timeout, url = httpx.Timeout(None, connect=CONNECT_S), access.url.rstrip("/")
     try:
         with httpx.Client(
-            base_url=url, headers=headers, timeout=timeout, trust_env=False, verify=_trusted(ca)
+            base_url=url, headers=access.headers, timeout=timeout, trust_env=False, verify=_trusted(access)
         ) as client:
             yield client
     except ssl.SSLError:
-        raise RequestError(f"{ca} is no certificate in PEM") from None
+        raise RequestError(f"{access.ca} is no certificate in PEM") from None
     except httpx.ConnectError as error:
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
             raise RequestError(f"the certificate at {url} is not trusted: --ca names its authority") from None
@@ -171,9 +167,9 @@ def _client(url: str, api_key: str | None = None, ca: Path | None = None) -> Ite
         raise RequestError(f"the connection to {url} broke: {error}") from None
 
 
-def _trusted(ca: Path | None) -> ssl.SSLContext | bool:
-    """The authorities to trust: those in the file ``ca``, or the usual ones."""
-    return ssl.create_default_context(cafile=ca) if ca else True
+def _trusted(access: Access) -> ssl.SSLContext | bool:
+    """The authorities to trust: those in the file, or the usual ones."""
+    return access.context() if access.ca else True
 
 
 def _nothing_answers(url: str) -> str:

@@ -19,6 +19,7 @@ from outrider.cli.processes.keeper import StartError
 from outrider.cli.processes.options import UpOptions
 from outrider.loadtest.report import plot_steps
 from outrider.loadtest.report.steps import Trace, TraceError, trace
+from outrider.mesh.access import access_to
 from outrider.mesh.errors import ConfigError
 from outrider.mesh.telemetry import configure_logs
 from outrider.mesh.telemetry.timeline import read_events
@@ -38,6 +39,7 @@ class TraceOptions:
     repeats_before: int
     out: Path
     api_key: str | None = None
+    ca: Path | None = None
 
 
 def run(options: TraceOptions, mesh: UpOptions) -> int:
@@ -77,7 +79,7 @@ def _check(options: TraceOptions) -> None:
 
 def _send(url: str, options: TraceOptions) -> str:
     """Sends the request and reads its whole answer; returns the request's id."""
-    answer = Answer(url, options.request, options.api_key)
+    answer = Answer(access_to(url, options.ca, options.api_key), options.request)
     for _ in answer:
         pass
     return answer.request_id

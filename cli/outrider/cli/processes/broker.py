@@ -6,15 +6,17 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from outrider.cli.bus import runs
 from outrider.cli.bus.directory import BusDirectory
 from outrider.cli.bus.rights import SUPERVISOR
 from outrider.cli.processes.child import ProcessSpec
 from outrider.cli.processes.options import UpOptions
 from outrider.cli.processes.placement import SettingsByKind
+from outrider.cli.processes.secure import broker_certificates
+from outrider.mesh.access import BROKERS, login_at
 from outrider.mesh.addresses import hold_port
-from outrider.mesh.bus import Login, find_login
+from outrider.mesh.bus import Login
 from outrider.mesh.errors import ConfigError
+from outrider.mesh.security import Certificates, Trust, trust_of
 
 ANONYMOUS = "default"
 """The tenant of all requests to a gateway that asks for no keys."""
@@ -28,12 +30,16 @@ class BrokerPlan:
         process: the broker's own process; None for a broker that runs already.
         credentials: the directory with the seeds of services; None where settings say it.
         login: how `outrider up` itself joins.
+        trust: the brokers that `outrider up` itself accepts.
+        certificates: those of the broker's own process; None where it talks in the clear.
     """
 
     url: str
     process: ProcessSpec | None
     credentials: Path | None
     login: Login
+    trust: Trust
+    certificates: Certificates | None = None
 
 
 def plan_broker(options: UpOptions, settings: SettingsByKind, log_dir: Path) -> BrokerPlan:
@@ -46,23 +52,32 @@ def plan_broker(options: UpOptions, settings: SettingsByKind, log_dir: Path) -> 
     if options.nats_url or configured.source != "default":
         if options.nats_store:
             raise ConfigError("--nats-store is for the NATS that is started, and another is set: leave one of them out")
+        if options.secure:
+            raise ConfigError("--secure starts a NATS of its own, and another is set: leave one of them out")
         return _running_broker(options.nats_url or configured.value, settings)
     _require_no_credentials(settings)
     bus = BusDirectory(log_dir / "bus")
+    certificates = broker_certificates(settings, required=options.secure)
     bus.renew()
+    if certificates:
+        bus.encrypt(certificates.files)
+        bus.write()
     if settings["gateway"]["auth"].value == "none":
         bus.issue(ANONYMOUS)
     port = hold_port()
     command = _command(port, options.nats_store or log_dir / "nats", bus)
     process = ProcessSpec("nats", command, log_dir / "nats.log", named=False)
-    return BrokerPlan(f"nats://127.0.0.1:{port}", process, bus.path, Login(SUPERVISOR, bus.seed(SUPERVISOR)))
+    login, trust = Login(SUPERVISOR, bus.seed(SUPERVISOR)), trust_of(certificates)
+    return BrokerPlan(f"{bus.scheme}://127.0.0.1:{port}", process, bus.path, login, trust, certificates)
 
 
 def _running_broker(url: str, settings: SettingsByKind) -> BrokerPlan:
     """A broker that runs already: with the credentials in the settings, or those of another `outrider up`."""
     setting = settings["gateway"]["nats_credentials"].value
-    found = None if setting else runs.find(url)
-    return BrokerPlan(url, None, found, find_login(setting or str(found or ""), SUPERVISOR))
+    authorities = settings["gateway"]["tls_ca"].value.replace("{kind}", "gateway")
+    return BrokerPlan(
+        url, None, None if setting else BROKERS.find(url), *login_at(url, SUPERVISOR, setting, authorities)
+    )
 
 
 def _require_no_credentials(settings: SettingsByKind) -> None:

@@ -17,6 +17,7 @@ class UpOptions:
         counts: processes by kind, without proposers.
         prefills: further verifiers, which compute prompts for the verifiers in ``counts``.
         proposers: proposer processes; None leaves it to `outrider.cli.processes.placement`.
+        secure: everything is encrypted, and clients need keys.
         programs: ``KIND=MODULE``: the module that processes of a kind run, in place of ``outrider.KIND``.
     """
 
@@ -33,4 +34,5 @@ class UpOptions:
     sets: list[str] = field(default_factory=list)
     programs: list[str] = field(default_factory=list)
     log_dir: Path | None = None
+    secure: bool = False
     verbose: bool = False

@@ -15,6 +15,7 @@ from outrider.cli.processes.keeper import StartError
 from outrider.cli.processes.models import absolute, pin_models, require_model
 from outrider.cli.processes.options import UpOptions
 from outrider.cli.processes.placement import SettingsByKind, place, share_cores, share_memory
+from outrider.cli.processes.secure import Secured, secure
 from outrider.cli.settings import Flags, effective, parse_sets
 from outrider.mesh.addresses import hold_port, join, require_free
 from outrider.mesh.config import EffectiveSetting
@@ -37,6 +38,7 @@ class Plan:
         scheme: http, or https where the gateway has a certificate for its doors.
         grpc: where the gateway, or the first of several, listens for gRPC.
         patience_s: seconds that each kind may take to drain and end.
+        secured: what --secure made.
     """
 
     host: str
@@ -49,6 +51,7 @@ class Plan:
     patience_s: dict[str, float]
     log_dir: Path
     notes: list[str]
+    secured: Secured | None = None
 
     @property
     def address(self) -> str:
@@ -75,9 +78,6 @@ def make_plan(options: UpOptions) -> Plan:
     host, port = _gateway_address(settings)
     grpc_host, grpc_port = _grpc_address(settings, host, port)
     flags["gateway"] |= {"host": host, "port": str(port), "grpc_port": str(grpc_port)}
-    if options.counts["gateway"] > 1:
-        _require_sharing(settings["gateway"])
-        flags["gateway"]["share_port"] = "true"
     placement = place(options.proposers, settings)
     flags["verifier"] |= placement.verifier
     counts, notes = {**options.counts, "proposer": placement.proposers}, [*_compiled_code_notes(), *placement.notes]
@@ -85,8 +85,15 @@ def make_plan(options: UpOptions) -> Plan:
         require_model(kind, settings[kind])
     log_dir = options.log_dir or Path(tempfile.mkdtemp(prefix="outrider-"))
     log_dir.mkdir(parents=True, exist_ok=True)
+    secured, more = secure(log_dir, host, settings) if options.secure else (None, {})
+    for kind, values in more.items():
+        flags[kind] |= values
+    settings = {kind: effective(kind, options.config, flags) for kind in settings} if secured else settings
+    if options.counts["gateway"] > 1:
+        _require_sharing(settings["gateway"])
+        flags["gateway"]["share_port"] = "true"
     broker = plan_broker(options, settings, log_dir)
-    if broker.process and settings["gateway"]["auth"].value == "keys":
+    if broker.process and not secured and settings["gateway"]["auth"].value == "keys":
         notes = [*notes, f"The gateway asks for keys: `outrider keys create --nats-url {broker.url} ...` makes them."]
     processes, programs = _process_counts(counts, options), _programs(options, settings)
     numbers = processes["verifier"], processes["proposer"]
@@ -107,6 +114,7 @@ def make_plan(options: UpOptions) -> Plan:
         patience_s={kind: values["drain_s"].value + STOP_S for kind, values in settings.items()},
         log_dir=log_dir,
         notes=notes,
+        secured=secured,
     )
 
 

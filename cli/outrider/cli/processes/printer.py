@@ -11,12 +11,13 @@ import time
 from pathlib import Path
 
 from outrider.cli.processes.child import Child
+from outrider.cli.processes.first_key import FIRST_TENANT
 from outrider.cli.processes.plan import Plan
 from outrider.mesh.urls import without_passwords
 from rich.console import Console
 from rich.markup import escape
 
-DEFAULT_URL = "http://127.0.0.1:8080"
+DEFAULT_URL, SECURE_URL = "http://127.0.0.1:8080", "https://127.0.0.1:8080"
 FOLLOW_S = 0.2
 
 
@@ -48,10 +49,13 @@ class Printer:
     def welcome(self, plan: Plan, seconds: float) -> None:
         """Prints the addresses, and commands to try."""
         self._say(f"\n[bold]Outrider serves at {plan.url}[/] after {seconds:.1f} s. Try:\n")
-        url = "" if plan.url == DEFAULT_URL else f" --url {plan.url}"
+        url = "" if plan.url in (DEFAULT_URL, SECURE_URL) else f" --url {plan.url}"
         self._say(f"  {_command()} complete 'def parse_args('{url}")
         body = '{"prompt": "def parse_args(", "max_tokens": 64, "stream": true}'
-        self._say(f"  curl -N {plan.url}/v1/completions -H 'Content-Type: application/json' -d '{body}'\n")
+        curl = f"curl -N{_trust(plan)} {plan.url}/v1/completions -H 'Content-Type: application/json'"
+        self._say(f"  {curl} -d '{body}'\n")
+        if plan.secured and plan.secured.asks_for_keys:
+            self._say(f"The key of tenant {FIRST_TENANT} is in {plan.secured.key}.")
         self._say(f"The same over gRPC at {plan.grpc}, and over NATS at {without_passwords(plan.broker.url)}.")
         if plan.broker.credentials:
             self._say(f"NATS serves users whose seeds are in {plan.broker.credentials}: see docs/nats-api.md.")
@@ -85,6 +89,14 @@ class Printer:
                 for line in lines:
                     self._say(f"[dim]{path.stem:<12}[/] {escape(line.decode('utf-8', 'replace'))}")
             await asyncio.sleep(FOLLOW_S)
+
+
+def _trust(plan: Plan) -> str:
+    """Options of curl for a secure mesh."""
+    if plan.secured is None:
+        return ""
+    ca = f" --cacert {plan.secured.ca}" if plan.secured.ca else ""
+    return ca + (f' -H "Authorization: Bearer $(cat {plan.secured.key})"' if plan.secured.asks_for_keys else "")
 
 
 def _command() -> str:

@@ -6,11 +6,14 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from outrider.cli.bus import runs
-from outrider.cli.bus.rights import SUPERVISOR
+from outrider.cli.bus.directory import BusDirectory
+from outrider.cli.bus.rights import ADMIN, SUPERVISOR
+from outrider.cli.processes.first_key import keep_first_key
 from outrider.cli.processes.keeper import ProcessEvents, ProcessKeeper, StartError
 from outrider.cli.processes.plan import Plan
-from outrider.mesh.bus import Bus
+from outrider.cli.processes.secure import keep_fresh
+from outrider.mesh.access import BROKERS, DOORS
+from outrider.mesh.bus import Bus, find_login
 from outrider.mesh.errors import OutriderError
 from outrider.mesh.registry import Member, Registry, State
 from outrider.mesh.tasks import Tasks
@@ -46,10 +49,12 @@ class Supervisor:
         if self._plan.broker.process:
             self._broker = ProcessKeeper(self._plan.broker.process, self._events)
             if self._plan.broker.credentials:
-                runs.remember(self._plan.broker.url, self._plan.broker.credentials)
+                BROKERS.remember(self._plan.broker.url, self._plan.broker.credentials)
+        self._follow_certificates()
         self._services = [ProcessKeeper(spec, self._events) for spec in self._plan.services]
         await self._unless_failed(self._join())
         await self._unless_failed(self._all_ready())
+        await self._open_doors()
 
     async def run(self) -> None:
         """Never returns; `StartError` if a service died and cannot restart."""
@@ -66,7 +71,8 @@ class Supervisor:
         await self._tasks.cancel()
         if self._broker:
             await self._broker.stop(NATS_PATIENCE_S)
-            runs.forget(self._plan.broker.url)
+            BROKERS.forget(self._plan.broker.url)
+        DOORS.forget(self._plan.url)
 
     def kill(self) -> None:
         """Ends all processes at once; `stop` then returns without a wait."""
@@ -77,7 +83,7 @@ class Supervisor:
     async def _join(self) -> None:
         try:
             broker = self._plan.broker
-            await self._bus.connect(broker.url, "outrider up", self._plan.nats_wait_s, broker.login)
+            await self._bus.connect(broker.url, "outrider up", self._plan.nats_wait_s, broker.login, broker.trust)
         except OutriderError as error:
             raise StartError(error.message) from error
         self._note_broker(True)
@@ -85,6 +91,28 @@ class Supervisor:
         for kind in STOP_ORDER:
             self._registry.on_change(kind, self._note_members)
         await self._registry.start()
+
+    def _follow_certificates(self) -> None:
+        """Renews certificates that --secure made, and has the broker take new ones."""
+        certificates, credentials = self._plan.broker.certificates, self._plan.broker.credentials
+        if certificates and credentials:
+            certificates.on_change(lambda material: BusDirectory(credentials).reload())
+            self._tasks.spawn(certificates.follow(), "certificates")
+        if self._plan.secured:
+            self._tasks.spawn(keep_fresh(self._plan.secured.authority), "authority")
+
+    async def _open_doors(self) -> None:
+        """Makes the first key, and notes for commands of this user how the doors are reached."""
+        secured, broker = self._plan.secured, self._plan.broker
+        if secured is None:
+            return DOORS.forget(self._plan.url)
+        try:
+            if secured.asks_for_keys:
+                login = find_login(str(broker.credentials), ADMIN)
+                await keep_first_key(secured.key, broker.url, login, broker.trust)
+        except OutriderError as error:
+            raise StartError(error.message) from error
+        DOORS.remember(self._plan.url, secured.path)
 
     async def _all_ready(self) -> None:
         await asyncio.gather(*(keeper.was_ready.wait() for keeper in self._services))

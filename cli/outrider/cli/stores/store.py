@@ -6,15 +6,18 @@ import asyncio
 import os
 import pwd
 import sys
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from outrider.cli.bus import runs
 from outrider.cli.bus.rights import ADMIN
+from outrider.cli.bus.runs import running_broker
 from outrider.cli.settings import WIDTH, effective
-from outrider.mesh.bus import Bucket, Bus, Login, find_login
+from outrider.mesh.access import login_at
+from outrider.mesh.bus import Bucket, Bus, Login
+from outrider.mesh.config import EffectiveSetting
 from outrider.mesh.errors import ConfigError, OutriderError
+from outrider.mesh.security import Trust
 from outrider.mesh.telemetry import configure_logs, start_audit, stop_audit
 from rich.console import Console
 from rich.markup import escape
@@ -29,14 +32,19 @@ BusWork = Callable[[Bus], Coroutine[Any, Any, int]]
 
 def run_with(bucket: str, client: str, work: Work, nats_url: str | None, config: Path | None) -> int:
     """Runs ``work`` on the bucket of that name, as the NATS client ``client``; returns the exit code."""
+    return run_on_bus(client, on_bucket(bucket, work), nats_url, config)
+
+
+def on_bucket(name: str, work: Work) -> BusWork:
+    """Work that opens the bucket ``name`` and runs ``work`` on it."""
 
     async def opened(bus: Bus) -> int:
-        values = Bucket(bus, bucket)
+        values = Bucket(bus, name)
         await values.open()
         await work(values)
         return 0
 
-    return run_on_bus(client, opened, nats_url, config)
+    return opened
 
 
 def run_on_bus(client: str, work: BusWork, nats_url: str | None, config: Path | None) -> int:
@@ -44,10 +52,8 @@ def run_on_bus(client: str, work: BusWork, nats_url: str | None, config: Path | 
     configure_logs("error", "console")
     try:
         settings = effective("gateway", config, {})
-        url = nats_url or settings["nats_url"].value
-        credentials = settings["nats_credentials"].value or str(runs.find(url) or "")
         start_audit("cli", "", settings["audit_log"].value)
-        code = asyncio.run(_connected(client, work, url, find_login(credentials, ADMIN)))
+        code = asyncio.run(connected(client, work, *_way(nats_url, settings)))
     except ConfigError as error:
         print(f"outrider: {error}", file=sys.stderr)
         return error.exit_code
@@ -73,13 +79,22 @@ def local_user() -> str:
         return f"user {uid}"
 
 
-async def _connected(client: str, work: BusWork, url: str, login: Login) -> int:
+async def connected(client: str, work: BusWork, url: str, login: Login, trust: Trust) -> int:
+    """Runs ``work`` on the broker at ``url``. Raises what `Bus.connect` and ``work`` raise."""
     bus = Bus()
     try:
-        await bus.connect(url, client, _WAIT_S, login)
+        await bus.connect(url, client, _WAIT_S, login, trust)
         return await work(bus)
     finally:
         await bus.close()
+
+
+def _way(nats_url: str | None, settings: Mapping[str, EffectiveSetting]) -> tuple[str, Login, Trust]:
+    """The way to the broker: as given, as set, or that of the broker that `outrider up` of this user runs."""
+    configured = settings["nats_url"]
+    url = nats_url or (running_broker() if configured.source == "default" else None) or configured.value
+    authorities = settings["tls_ca"].value.replace("{kind}", "gateway")
+    return url, *login_at(url, ADMIN, settings["nats_credentials"].value, authorities)
 
 
 def print_table(columns: Iterable[str], rows: Iterable[Iterable[object]], *, head: bool = True) -> None:

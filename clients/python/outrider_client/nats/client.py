@@ -18,7 +18,7 @@ from nats.aio.subscription import Subscription
 from outrider_client._async.blocks import AsyncBlock
 from outrider_client.calls import PATIENCE_S, Attempts, Gateways, Messages, Prompt, body
 from outrider_client.errors import BadRequestError, ConnectionFailedError, GatewayError, error_of_answer
-from outrider_client.nats.login import login
+from outrider_client.nats.login import Connection, login, trust
 from outrider_client.nats.stream import AsyncStream, Body, whole
 from outrider_client.types import Answer
 
@@ -44,6 +44,8 @@ class AsyncClient(AsyncBlock):
     Args:
         servers: URLs of NATS, with user and password if NATS requires them.
         seed: file with the seed of the user's nkey, if NATS requires one; `OSError` if it cannot be read.
+        ca: PEM file of the authorities to trust, for ``tls://`` URLs; the system's if absent. `OSError` or
+            `ssl.SSLError` if it is no certificate.
         api_key: API key for the gateways.
         timeout: seconds that a gateway may take to answer.
         max_retries: retries if no gateway answers, and after a retryable error.
@@ -57,6 +59,7 @@ class AsyncClient(AsyncBlock):
         servers: str | Sequence[str] = "nats://127.0.0.1:4222",
         *,
         seed: str | os.PathLike[str] | None = None,
+        ca: str | os.PathLike[str] | None = None,
         api_key: str | None = None,
         timeout: float = 30.0,
         max_retries: int = 2,
@@ -66,6 +69,7 @@ class AsyncClient(AsyncBlock):
     ) -> None:
         self._servers = [servers] if isinstance(servers, str) else list(servers)
         self._login = login(Path(seed)) if seed is not None else {}
+        self._login |= trust(Path(ca)) if ca is not None else {}
         self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else None
         self._timeout, self._retries, self._patience_s = timeout, max_retries, retry_after_s
         self.resume_s, self.silence_s = resume_s, silence_s
@@ -152,7 +156,7 @@ class AsyncClient(AsyncBlock):
         return self._client
 
     async def _join(self) -> Client:
-        client, errors = Client(), _LastError()
+        client, errors = Connection(), _LastError()
         try:
             async with asyncio.timeout(self._timeout):
                 await client.connect(

@@ -23,6 +23,7 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.errors import Unsatisfiable
 from outrider.loadtest.meshes.local_mesh import running
+from outrider.mesh.access import access_to
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.core.failures import FailureGroup
@@ -69,9 +70,12 @@ class Contract:
     """
 
     def __init__(self, url: str, seed: int, document: dict[str, Any] | None = None) -> None:
-        served = document or requests.get(f"{url}/openapi.json", timeout=_TIMEOUT_S).json()
+        access, session = access_to(url), requests.Session()
+        session.verify = str(access.ca) if access.ca else True
+        session.headers.update(access.headers)
+        served = document or session.get(f"{url}/openapi.json", timeout=_TIMEOUT_S).json()
         self._schema = schemathesis.openapi.from_dict(served)
-        self._url, self._session, self._random = url, requests.Session(), random.Random(seed)
+        self._url, self._session, self._random = url, session, random.Random(seed)
         self._seed = seed
         self._ids: list[str] = []
         self.statuses: Counter[int] = Counter()

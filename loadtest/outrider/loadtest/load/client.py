@@ -8,13 +8,16 @@ httpx and httpx-sse (CPython 3.11, uvloop).
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
+from outrider.mesh.access import Access, access_to
 
 HEAD_LIMIT = 1 << 20
 
@@ -83,19 +86,19 @@ _events = msgspec.json.Decoder(_Event)
 COMPLETIONS, CHATS = "/v1/completions", "/v1/chat/completions"
 
 
-async def complete(url: str, body: Mapping[str, Any], path: str = COMPLETIONS) -> Reply:
-    """Streams ``POST {url}{path}`` to its end.
+async def complete(url: str | Access, body: Mapping[str, Any], path: str = COMPLETIONS) -> Reply:
+    """Streams ``POST {url}{path}`` to its end; `access_to` finds the authority and the key of a secure mesh.
 
     Raises:
         RequestError: the connection broke, the status was not 200, or the stream held an error or no usage.
     """
     try:
-        return await _stream(url, {**body, "stream": True, "stream_options": {"include_usage": True}}, path)
+        return await _stream(_access(url), {**body, "stream": True, "stream_options": {"include_usage": True}}, path)
     except (OSError, EOFError, ValueError, asyncio.LimitOverrunError) as error:
-        raise RequestError(f"no complete answer from {url}: {error or type(error).__name__}") from error
+        raise RequestError(f"no complete answer from {_access(url).url}: {error or type(error).__name__}") from error
 
 
-async def _stream(url: str, body: Mapping[str, Any], path: str) -> Reply:
+async def _stream(url: Access, body: Mapping[str, Any], path: str) -> Reply:
     arrivals: list[float] = []
     usage, steps = None, 0
     async with aclosing(read_events(url, body, path=path)) as events:
@@ -125,7 +128,7 @@ def _reply(arrivals: list[float], usage: _Usage, steps: int) -> Reply:
 
 
 async def read_events(
-    url: str, body: Mapping[str, Any], key: str = "", path: str = COMPLETIONS
+    url: str | Access, body: Mapping[str, Any], key: str = "", path: str = COMPLETIONS
 ) -> AsyncGenerator[bytes, None]:
     """The JSON of each event of ``POST {url}{path}``, with a ``key``; closing the generator hangs up.
 
@@ -134,7 +137,7 @@ async def read_events(
         OSError, EOFError, ValueError: the connection broke.
     """
     waiting = b""
-    async with aclosing(_post(url, path, msgspec.json.encode(body), key)) as pieces:
+    async with aclosing(_post(_access(url, key), path, msgspec.json.encode(body))) as pieces:
         async for data in pieces:
             *events, waiting = (waiting + data).split(b"\n\n")
             for event in events:
@@ -142,11 +145,22 @@ async def read_events(
                     yield event[6:].partition(b"\n")[0]
 
 
-async def _post(url: str, path: str, body: bytes, key: str) -> AsyncGenerator[bytes, None]:
-    parts = urlsplit(url)
+def _access(url: str | Access, key: str = "") -> Access:
+    return access_to(url, key=key) if isinstance(url, str) else url
+
+
+@cache
+def _context(access: Access) -> ssl.SSLContext:
+    """Made once: it takes milliseconds."""
+    return access.context()
+
+
+async def _post(access: Access, path: str, body: bytes) -> AsyncGenerator[bytes, None]:
+    parts, key = urlsplit(access.url), access.key
     secure = parts.scheme == "https"
+    context = _context(access) if secure else None
     reader, writer = await asyncio.open_connection(
-        parts.hostname, parts.port or (443 if secure else 80), ssl=secure or None, limit=HEAD_LIMIT
+        parts.hostname, parts.port or (443 if secure else 80), ssl=context, limit=HEAD_LIMIT
     )
     try:
         head = (

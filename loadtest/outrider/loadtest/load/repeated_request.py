@@ -8,6 +8,7 @@ process.
 from __future__ import annotations
 
 import asyncio
+import ssl
 import subprocess
 import sys
 import time
@@ -27,7 +28,7 @@ class RepeatedRequest(msgspec.Struct, frozen=True):
     """Posts ``body`` to ``url`` for ``seconds`` over that many ``connections``.
 
     With ``rate`` 0 each connection sends its next request when its last one is answered; otherwise ``rate`` requests a
-    second are due, answered or not.
+    second are due, answered or not. ``ca`` is a file with the authorities to trust, for https; empty for the system's.
     """
 
     url: str
@@ -36,6 +37,7 @@ class RepeatedRequest(msgspec.Struct, frozen=True):
     connections: int
     headers: dict[str, str] = {}
     rate: float = 0.0
+    ca: str = ""
 
 
 class RepeatedResult(msgspec.Struct, frozen=True):
@@ -120,6 +122,7 @@ class _Client:
         body = bytes(task.body)
         self.request = f"POST {parts.path} HTTP/1.1\r\n{lines}content-length: {len(body)}\r\n\r\n".encode() + body
         self._host, self._port = parts.hostname or "", parts.port or 80
+        self._tls = ssl.create_default_context(cafile=task.ca or None) if parts.scheme == "https" else None
         self._latencies: list[float] = []
         self._events = 0
         self._free: list[_Connection] = []
@@ -130,7 +133,8 @@ class _Client:
     async def run(self) -> RepeatedResult:
         loop = asyncio.get_running_loop()
         for _ in range(self._task.connections):
-            self._free.append((await loop.create_connection(lambda: _Connection(self), self._host, self._port))[1])
+            made = loop.create_connection(lambda: _Connection(self), self._host, self._port, ssl=self._tls)
+            self._free.append((await made)[1])
         began = time.perf_counter()
         self._until = began + self._task.seconds
         if self._task.rate:

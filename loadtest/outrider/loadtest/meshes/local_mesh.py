@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx
 import msgspec
+from outrider.mesh.access import access_to
 from outrider.mesh.addresses import hold_port
 
 ALWAYS, STATIC = "outrider.verifier.bench.always", "outrider.verifier.bench.static"
@@ -39,6 +40,7 @@ class LocalMesh:
 
     def __init__(self, url: str, pid: int, logs: Path) -> None:
         self.url, self._pid, self._logs = url, pid, logs
+        self._scheme = url.partition(":")[0]
 
     def pids(self, kind: str) -> list[int]:
         """Ids of running processes of ``kind``, or of ``nats``, oldest first."""
@@ -49,11 +51,11 @@ class LocalMesh:
     def nats_url(self) -> str:
         """URL of the mesh's NATS."""
         arguments = _title(str(self.pids("nats")[0])).split("\0")
-        return f"nats://127.0.0.1:{arguments[arguments.index('--port') + 1]}"
+        return f"{'tls' if self._scheme == 'https' else 'nats'}://127.0.0.1:{arguments[arguments.index('--port') + 1]}"
 
     def metric(self, kind: str, name: str) -> float | None:
         """Sum of a metric over all processes of ``kind`` and all labels; None if no process has the metric."""
-        values = [value for port in self._probes(kind) for value in _read(f"http://{port}/metrics", name)]
+        values = [value for port in self._probes(kind) for value in _read(f"{self._scheme}://{port}/metrics", name)]
         return sum(values) if values else None
 
     def _probes(self, kind: str) -> list[str]:
@@ -71,12 +73,14 @@ def running(
     model: Path | None = None,
     draft: Path | None = None,
     program: str | None = None,
+    secure: bool = False,
 ) -> Iterator[LocalMesh]:
     """Runs a mesh with ``settings`` (``service.key``) over the defaults, inside the block or until SIGTERM.
 
     ``prefills`` are verifiers that compute prompts for the others. With ``proposers`` None, `outrider up` chooses their
     number. ``model`` and ``draft`` are Hugging Face directories; None means the shipped models.
-    Verifiers run the module ``program``, in place of `outrider.verifier`.
+    Verifiers run the module ``program``, in place of `outrider.verifier`. With ``secure`` the mesh is that of
+    `outrider up --secure`, which `access_to` finds by its URL.
 
     Raises:
         SystemExit: the mesh did not become ready.
@@ -87,13 +91,14 @@ def running(
     counts |= {"--program": program and f"verifier={program}"}
     command = [sys.executable, "-c", "from outrider.cli.main import main; main()", "up"]
     command += [str(part) for pair in counts.items() if pair[1] is not None for part in pair]
+    command += ["--secure"] if secure else []
     ports = {"gateway.grpc_port": str(hold_port())}
     command += [part for key, value in (ports | dict(settings)).items() for part in ("--set", f"{key}={value}")]
     signal.signal(signal.SIGTERM, _leave)
     with tempfile.TemporaryDirectory(prefix="outrider-") as logs:
         process = subprocess.Popen([*command, "--log-dir", logs], stdout=subprocess.DEVNULL)
         try:
-            url = f"http://127.0.0.1:{port}"
+            url = f"{'https' if secure else 'http'}://127.0.0.1:{port}"
             _wait(url, process)
             yield LocalMesh(url, process.pid, Path(logs))
         finally:
@@ -109,10 +114,15 @@ def _wait(url: str, process: subprocess.Popen[bytes]) -> None:
     until = time.monotonic() + _READY_S
     while process.poll() is None and time.monotonic() < until:
         with contextlib.suppress(httpx.TransportError):
-            if httpx.get(f"{url}/readyz", trust_env=False).is_success:
+            if httpx.get(f"{url}/readyz", trust_env=False, verify=False).is_success and _is_open(url):
                 return
         time.sleep(0.2)
     raise SystemExit("the mesh did not become ready")
+
+
+def _is_open(url: str) -> bool:
+    """Whether clients know the way to a mesh that is ready: a secure one makes its first key then."""
+    return url.startswith("http:") or access_to(url).ca is not None
 
 
 def _title(pid: str) -> str:
@@ -138,6 +148,6 @@ def _last_probes(log: bytes) -> str:
 
 def _read(url: str, name: str) -> list[float]:
     with contextlib.suppress(httpx.TransportError):
-        lines = httpx.get(url, trust_env=False).text.splitlines()
+        lines = httpx.get(url, trust_env=False, verify=False).text.splitlines()
         return [float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith((f"{name}{{", f"{name} "))]
     return []

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from outrider.loadtest.meshes.local_mesh import LocalMesh
 from outrider.loadtest.report.bars import Bar
+from outrider.mesh.access import login_at
 from outrider.mesh.bus import Bus
 
 KINDS = ("gateway", "verifier", "proposer", "tokenizer")
@@ -84,7 +85,7 @@ def judge(before: Counts, after: Counts, samples: Sequence[Mapping[str, int]], s
 
 async def _records(nats_url: str) -> float:
     bus = Bus()
-    await bus.connect(nats_url, "soak", wait_s=10)
+    await bus.connect(nats_url, "soak", 10, *login_at(nats_url, "gateway"))
     try:
         return float((await bus.jetstream(5.0).stream_info(_RECORDS)).state.messages)
     finally:

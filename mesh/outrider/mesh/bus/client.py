@@ -10,16 +10,16 @@ from typing import Any
 
 import nats.errors
 from nats.js import JetStreamContext
-from outrider.mesh.bus.connection import Connection, why_refused
-from outrider.mesh.bus.forbidden import ForbiddenLog
+from outrider.mesh.bus.connection import Connection
 from outrider.mesh.bus.login import Credentials, Login
 from outrider.mesh.bus.outbox import Outbox, Outgoing
 from outrider.mesh.bus.subject import is_subject
 from outrider.mesh.bus.subscription import Callback, Listener, Subscription
+from outrider.mesh.bus.troubles import Troubles
 from outrider.mesh.errors import InvalidRequest, Unavailable
 from outrider.mesh.security import Trust
 from outrider.mesh.tasks import Tasks
-from outrider.mesh.telemetry import counter, current_headers, gauge, get_logger, tracing
+from outrider.mesh.telemetry import current_headers, gauge, get_logger, tracing
 from outrider.mesh.urls import without_passwords
 
 OUTBOX_BYTES = 16 << 20
@@ -37,7 +37,6 @@ _AWAY_ERRORS = (
 _log = get_logger("bus")
 _connected = gauge("bus_connected", "1 while NATS is connected.")
 _subscriptions = gauge("bus_subscriptions", "What this process listens to on NATS.")
-_errors = counter("bus_errors", "Errors that NATS or its client reported.", ["error"])
 
 
 class Bus:
@@ -50,7 +49,7 @@ class Bus:
     def __init__(self, tasks: Tasks | None = None) -> None:
         self._url = self._shown_url = ""
         self._name = ""
-        self._forbidden = ForbiddenLog("")
+        self._troubles = Troubles("", "")
         self._credentials: Credentials | None = None
         self._trust: Trust | None = None
         self._client = Connection()
@@ -64,8 +63,6 @@ class Bus:
         self._sender: asyncio.Task[None] | None = None
         self._open = False
         self._closing = False
-        self._last_error = self._refusal = ""
-        self._quiet_until = 0.0
 
     @property
     def connected(self) -> bool:
@@ -89,17 +86,17 @@ class Bus:
         `ConfigError` for credentials that cannot be read.
         """
         self._url, self._shown_url, self._name = url, without_passwords(url), name
-        self._trust = trust
-        if login is not None:
-            self._forbidden, self._credentials = ForbiddenLog(login.user), Credentials(login)
+        self._trust, self._credentials = trust, Credentials(login) if login else None
+        self._troubles = Troubles(self._shown_url, login.user if login else "")
         log_task = asyncio.create_task(self._log_waiting(wait_s))
         try:
             async with asyncio.timeout(wait_s):
                 await self._join()
         except TimeoutError:
-            raise Unavailable(self._explain_failure(wait_s)) from None
+            raise Unavailable(self._troubles.why_not_joined(wait_s)) from None
         finally:
             log_task.cancel()
+        self._troubles.started = True
         self._sender = self._tasks.spawn(self._send_for_ever(), "bus sender")
 
     def publish(self, subject: str, data: bytes) -> None:
@@ -190,12 +187,6 @@ class Bus:
         options = self._credentials.read() if self._credentials else {}
         return options | ({"tls_hostname": self._trust.name} if self._trust and self._trust.name else {})
 
-    def _explain_failure(self, wait_s: float) -> str:
-        if self._refusal:
-            return self._refusal
-        why = f": {self._last_error}" if self._last_error else ""
-        return f"NATS at {self._shown_url} was not reached within {wait_s:g} s{why}"
-
     async def _rejoin(self) -> None:
         while not self._closing:
             try:
@@ -209,7 +200,7 @@ class Bus:
         await asyncio.sleep(min(1.0, wait_s / 2))
         while True:
             left = max(0.0, wait_s - (time.monotonic() - started))
-            _log.warning("waiting for NATS", url=self._shown_url, gives_up_in_s=round(left, 1), why=self._last_error)
+            _log.warning("waiting for NATS", url=self._shown_url, gives_up_in_s=round(left, 1), why=self._troubles.last)
             await asyncio.sleep(_LOG_EVERY_S)
 
     async def _send_for_ever(self) -> None:
@@ -231,17 +222,7 @@ class Bus:
                 _log.error("a message was not sent", subject=message.subject, bytes=len(message.data), why=str(error))
 
     async def _on_error(self, error: Exception) -> None:
-        if self._forbidden.note(error):
-            return _errors.labels("Forbidden").inc()
-        name = type(error).__name__
-        refusal = why_refused(error, self._shown_url)
-        self._refusal = refusal or self._refusal  # a refusal is followed by a lost connection
-        self._last_error = self._refusal or str(error) or name
-        _errors.labels(name).inc()
-        started = self._sender is not None  # `_log_waiting` tells of errors at the start
-        if (self.connected or (refusal and started)) and time.monotonic() >= self._quiet_until:
-            self._quiet_until = time.monotonic() + _LOG_EVERY_S
-            _log.warning("NATS reported an error", error=name, why=self._last_error)
+        self._troubles.note(error, self.connected)
 
     async def _on_disconnected(self) -> None:
         self._set_connected(False)
@@ -260,7 +241,7 @@ class Bus:
             return
         _connected.set(up)
         if up:
-            self._refusal = ""
+            self._troubles.note_connected()
             self._up.set()
         else:
             self._up.clear()

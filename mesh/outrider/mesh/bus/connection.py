@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import ssl
+import time
 from typing import Any
 
 import nats.errors
-from nats.aio.client import Client
+from nats.aio.client import DEFAULT_BUFFER_SIZE, Client, Srv
 from outrider.mesh.bus.login import Credentials
+from outrider.mesh.bus.transport import Transport
 from outrider.mesh.errors import ConfigError
 from outrider.mesh.security import BROKER, Trust
 from outrider.mesh.security.refusals import why_untrusted
 
 _TLS = "tls"
 _UNKNOWN_USER = "authorization violation"
-_NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
 
 
 class Refusal(nats.errors.Error):
@@ -24,8 +25,8 @@ class Refusal(nats.errors.Error):
 class Connection(Client):
     """nats-py's client, which would read the credentials and the authorities only once.
 
-    Where the URL is ``tls://``, nothing but the broker's greeting is read in the clear, and nothing is sent: nats-py alone
-    would go on in the clear if the greeting does not ask for TLS.
+    Where the URL is ``tls://``, only the broker's greeting is in the clear, and nothing is sent before the handshake:
+    nats-py alone would go on in the clear if the greeting does not ask for TLS.
     """
 
     def __init__(self, credentials: Credentials | None = None, trust: Trust | None = None) -> None:
@@ -45,6 +46,14 @@ class Connection(Client):
     @property
     def _wants_tls(self) -> bool:
         return self._current_server is not None and self._current_server.uri.scheme == _TLS
+
+    async def _connect_to_server(self, s: Srv) -> None:
+        """Opens a new socket for each attempt."""
+        s.last_attempt = time.monotonic()
+        if self._transport:
+            self._transport.close()  # type: ignore[no-untyped-call] # nats-py's
+        self._transport = Transport()  # type: ignore[no-untyped-call]
+        await self._transport.connect(s.uri, DEFAULT_BUFFER_SIZE, self.options["connect_timeout"])
 
     def _connect_command(self) -> bytes:
         """What the client says behind the broker's greeting, and behind the handshake of TLS if there was one."""
@@ -68,14 +77,9 @@ def why_refused(error: Exception, url: str) -> str:
     if isinstance(error, Refusal):
         return f"NATS at {url} was not joined: {error.args[0]}"
     if isinstance(error, ssl.SSLCertVerificationError):
-        return why_untrusted(error, f"{BROKER} at {url}", BROKER)
+        return why_untrusted(error, f"the {BROKER} at {url}", BROKER)
     if isinstance(error, ssl.SSLError):
-        plain = error.reason in _NO_TLS
-        return (
-            f"the broker at {url} does not speak TLS"
-            if plain
-            else f"TLS with the broker at {url} failed: {error.reason}"
-        )
+        return f"TLS with the broker at {url} failed: {error.reason}"
     if _UNKNOWN_USER in str(error).lower():
         return f"NATS at {url} does not know this user: set nats_credentials to a seed that it knows"
     return ""

@@ -68,7 +68,7 @@ class Certificates:
 
     def __init__(self, files: Files, kind: str | None = None) -> None:
         self.files, self._kind = files, kind
-        self._callbacks: list[Callable[[Material], None]] = []
+        self._callbacks: list[Callable[[Material], object]] = []
         self._stamp = self._refused = _stamp(files)
         self._times_refused, self._told_end = 0, False
         self.material = self._read()
@@ -87,7 +87,7 @@ class Certificates:
             )
         return self.material.identity
 
-    def on_change(self, callback: Callable[[Material], None]) -> None:
+    def on_change(self, callback: Callable[[Material], object]) -> None:
         """Calls ``callback`` with new material."""
         self._callbacks.append(callback)
 

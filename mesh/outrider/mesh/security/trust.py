@@ -40,7 +40,7 @@ class Trust(NamedTuple):
 
 
 def trust_of(certificates: Certificates | None) -> Trust:
-    """What a service with ``certificates`` accepts: brokers of its trust domain; without, those that the system trusts."""
+    """What a service accepts: brokers of the trust domain of its ``certificates``; without, those the system trusts."""
     if certificates is None:
         return Trust()
     name = Identity(certificates.identity.trust_domain, BROKER).server_name

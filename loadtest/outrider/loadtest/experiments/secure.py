@@ -1,0 +1,122 @@
+"""The cost of encryption and keys: `python -m outrider.loadtest secure`.
+
+Three meshes take turns: `outrider up`, a second one as a control, and `outrider up --secure`. Requests are answers of
+one token over connections that stay open; streams are long answers. With ``--set gateway.auth=none`` the secure mesh
+asks for no keys, so that encryption alone is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+from outrider.loadtest.load.prompts import held_out
+from outrider.loadtest.load.repeated_request import RepeatedRequest, send_repeatedly
+from outrider.loadtest.load.turns import rotated
+from outrider.loadtest.meshes import local_mesh
+from outrider.loadtest.report import bars
+from outrider.loadtest.report.bars import Bar
+from outrider.mesh.access import access_to
+
+PLAIN, CONTROL, SECURE = "plain", "control", "secure"
+REQUESTS, TOKENS = "requests/s", "tokens/s"
+LEAST: Mapping[str, float] = {REQUESTS: 0.9, TOKENS: 0.98}
+"""Least ratios of the secure mesh to the plain one."""
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """One load on one mesh: a rate in the unit ``load``."""
+
+    load: str
+    mesh: str
+    repeat: int
+    rate: float
+
+    def __str__(self) -> str:
+        """One line for the terminal."""
+        return f"{self.repeat + 1}: {self.mesh}: {self.rate:.1f} {self.load}"
+
+
+def main() -> int:
+    """Measures, prints a line a turn and the bars, writes JSON."""
+    options = _options()
+    models = {"model": options.model, "draft": options.draft}
+    settings = dict(text.split("=", 1) for text in options.set)
+    measured: list[Turn] = []
+    with (
+        local_mesh.running(settings, proposers=None, **models) as plain,
+        local_mesh.running(settings, proposers=None, **models) as control,
+        local_mesh.running(settings, proposers=None, secure=True, **models) as secure,
+    ):
+        for turn in _turns(options, {PLAIN: plain.url, CONTROL: control.url, SECURE: secure.url}):
+            print(turn, flush=True)
+            measured.append(turn)
+    for load in LEAST:
+        print(f"{load}: {CONTROL} is at {ratio(measured, load, CONTROL):.3f} of {PLAIN}")
+    judged = [Bar(f"{load}, secure / plain", ratio(measured, load, SECURE), least) for load, least in LEAST.items()]
+    bars.publish(options.out, judged, options=vars(options), turns=measured)
+    return 0
+
+
+def ratio(turns: list[Turn], load: str, mesh: str) -> float:
+    """Median over the repeats of a mesh's rate to that of the plain mesh."""
+    rates = {(turn.mesh, turn.repeat): turn.rate for turn in turns if turn.load == load}
+    repeats = {repeat for _, repeat in rates}
+    return statistics.median(rates[mesh, repeat] / rates[PLAIN, repeat] for repeat in repeats)
+
+
+def _turns(options: argparse.Namespace, urls: Mapping[str, str]) -> Iterator[Turn]:
+    """Every load on every mesh, in another order in each repeat, behind a warm-up."""
+    for url in urls.values():
+        for load in LEAST:
+            _rate(options, url, load, min(options.seconds, 1.0))
+    for repeat in range(options.repeats):
+        for load in LEAST:
+            for mesh in rotated(list(urls), repeat):
+                yield Turn(load, mesh, repeat, _rate(options, urls[mesh], load, options.seconds))
+
+
+def _rate(options: argparse.Namespace, url: str, load: str, seconds: float) -> float:
+    """Loads a mesh for some seconds; requests a second, or tokens a second."""
+    access, tokens = access_to(url), options.max_tokens if load == TOKENS else 1
+    task = RepeatedRequest(
+        f"{url}/v1/completions",
+        msgspec.Raw(msgspec.json.encode(_body(tokens))),
+        seconds,
+        options.streams if load == TOKENS else options.connections,
+        access.headers,
+        ca=str(access.ca or ""),
+    )
+    return send_repeatedly(task).rate * tokens
+
+
+def _body(tokens: int) -> dict[str, object]:
+    """Each request has another seed, and therefore another answer."""
+    prompt = held_out(300)[0]
+    return {"prompt": prompt, "max_tokens": tokens, "temperature": 1.0, "ignore_eos": True, "stream": tokens > 1}
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m outrider.loadtest secure", description=__doc__)
+    parser.add_argument("--connections", type=int, default=16, help="concurrent requests")
+    parser.add_argument("--streams", type=int, default=8, help="concurrent streams")
+    parser.add_argument("--max-tokens", type=int, default=128, help="tokens a stream")
+    parser.add_argument("--seconds", type=float, default=5.0, help="seconds a turn")
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--set", action="append", default=[], metavar="SERVICE.KEY=VALUE", help="for all meshes")
+    parser.add_argument("--out", type=Path, help="JSON file for the figures")
+    local_mesh.add_models(parser)
+    options = parser.parse_args()
+    if min(options.connections, options.streams, options.repeats, options.max_tokens - 1) < 1 or options.seconds <= 0:
+        parser.error("numbers must be above 0, and --max-tokens at least 2")
+    if wrong := [text for text in options.set if "=" not in text]:
+        parser.error(f"--set {wrong[0]}: it is written as SERVICE.KEY=VALUE")
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())
