@@ -65,6 +65,15 @@ async def test_behind_a_filter_that_ends_the_answer_the_others_decide_the_rest()
     assert ended == Passed("A !", ("f1.case",), "f0.word")
 
 
+async def test_changes_are_reported() -> None:
+    told: list[Passed] = []
+    telling = Chain(
+        [Setup("loud", Loud, 5.0, fail_open=False), Setup("words", Words, 5.0, fail_open=False)], told.append
+    )
+    await passed_by(telling, ["a ", "b"])
+    assert [each.changes for each in told] == [("loud.case",)] * 2
+
+
 async def test_the_earliest_end_counts() -> None:
     address = patterns({"secrets": "pass", "emails": "end"})
     passed = await passed_by(chain(Words, address), ["bob a@b.co last "])

@@ -12,8 +12,10 @@ from outrider.gateway.admission.caller import Caller
 from outrider.gateway.filters.chain import Chain, Setup
 from outrider.gateway.filters.filter import Passed
 from outrider.gateway.filters.patterns import patterns
+from outrider.gateway.generation.filtering import Filtering
 from outrider.gateway.requests.models import ServedModel
 from outrider.gateway.routing.job import Job
+from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.sharing.cache import CachedStream
 from outrider.gateway.streams.filtered import FilteredFrames, FilteredStream
 from outrider.gateway.streams.reassembly import split
@@ -133,3 +135,20 @@ async def test_a_stream_whose_filter_fails_shows_nothing_and_may_be_resumed() ->
         await anext(stream.frames())
     assert stream.failed is caught.value
     assert not stream.finished
+
+
+async def test_where_a_filter_ends_an_answer_its_cost_ends_too() -> None:
+    inner = CachedStream(job(), [frame(["Use", " sk-abcdefghijklmnopqrst", "u", "v", "w"])], lambda: None)
+    stream = FilteredStream(inner, guard(), Bus())
+    (frames,) = [frames async for frames in stream.frames()]
+    assert frames[-1].finish is Finish.FILTERED
+    assert (stream.finished, stream.spent, inner.spent) == (True, 5, 5)
+    inner = CachedStream(job(), [frame(["Use AKIAABCDEFGHIJKLMNOP", " ", "more"])], lambda: None)
+    stream = FilteredStream(inner, guard(), Bus())
+    (frames,) = [frames async for frames in stream.frames()]
+    assert (frames[-1].usage, stream.spent, inner.spent) == (Usage(2, 2, accepted_tokens=1, steps=1), 2, 3)
+
+
+async def test_an_answer_without_filters_is_read_as_ever() -> None:
+    plain = CachedStream(msgspec.structs.replace(job(), filters=()), [frame(["a"])], lambda: None)
+    assert Filtering(GatewaySettings(), Bus()).wrap(plain) is plain

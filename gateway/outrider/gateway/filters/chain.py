@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 from outrider.gateway import metrics
 from outrider.gateway.filters.filter import MakeFilter, Passed
+from outrider.gateway.filters.report import tell_nobody
 from outrider.mesh.errors import Unavailable
 from outrider.mesh.telemetry import get_logger
 
@@ -30,10 +31,10 @@ class Setup(msgspec.Struct, frozen=True):
 
 
 class Chain:
-    """The filters of one text: each reads what the one before it passes."""
+    """The filters of one text: each reads what the one before it passes. ``report`` gets changes and the end."""
 
-    def __init__(self, setups: Sequence[Setup]) -> None:
-        self._stages = [_Stage(setup) for setup in setups]
+    def __init__(self, setups: Sequence[Setup], report: Callable[[Passed], None] = tell_nobody) -> None:
+        self._stages, self._report = [_Stage(setup) for setup in setups], report
 
     async def feed(self, text: str) -> Passed:
         """Reads the next ``text``; raises `Unavailable` if a filter fails that is not to fail open."""
@@ -52,7 +53,10 @@ class Chain:
             text, final = passed.text, final or bool(passed.ended)
             changes += passed.changes
             ended = passed.ended or ended
-        return Passed(text, tuple(changes), ended)
+        whole = Passed(text, tuple(changes), ended)
+        if changes or ended:
+            self._report(whole)
+        return whole
 
 
 class _Stage:

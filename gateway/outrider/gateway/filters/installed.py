@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
 from outrider.gateway.admission.caller import Caller
 from outrider.gateway.filters.chain import Chain, Setup
-from outrider.gateway.filters.filter import Plugin
+from outrider.gateway.filters.filter import Passed, Plugin
+from outrider.gateway.filters.report import tell_nobody
 from outrider.mesh import plugins
 from outrider.mesh.errors import ConfigError, Unavailable
 
@@ -55,10 +56,10 @@ class InstalledFilters:
             if name not in self._setups:
                 raise Unavailable(f"the filter {name!r} is not set up at this gateway", retry_after=1.0)
 
-    def chain(self, names: Sequence[str]) -> Chain:
+    def chain(self, names: Sequence[str], report: Callable[[Passed], None] = tell_nobody) -> Chain:
         """The filters ``names`` for one text; raises as `require`."""
         self.require(names)
-        return Chain([self._setups[name] for name in names])
+        return Chain([self._setups[name] for name in names], report)
 
     def _names(self, caller: Caller) -> list[str]:
         own = [name for owned in caller.limits for name in owned.limits.filters or ()]

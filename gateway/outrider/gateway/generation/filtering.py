@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from outrider.gateway.admission.caller import Caller
 from outrider.gateway.filters.installed import InstalledFilters
 from outrider.gateway.filters.prompts import filter_prompt
+from outrider.gateway.filters.report import Report
 from outrider.gateway.requests.request import Generation, Prompt
 from outrider.gateway.routing.job import Job
 from outrider.gateway.settings import GatewaySettings
@@ -34,10 +35,12 @@ class Filtering:
             raise InvalidRequest("logprobs must be absent: answers to this caller are filtered", param="logprobs")
         return names
 
-    async def prompts(self, prompts: Sequence[Prompt], caller: Caller) -> Sequence[Prompt]:
+    async def prompts(self, request_id: str, prompts: Sequence[Prompt], caller: Caller) -> Sequence[Prompt]:
         """The caller's ``prompts`` as filters let them pass; raises as `filter_prompt`."""
-        names = self._installed.prompt_filters(caller)
-        return [await filter_prompt(self._installed.chain(names), prompt) for prompt in prompts] if names else prompts
+        if not (names := self._installed.prompt_filters(caller)):
+            return prompts
+        report = Report(caller.tenant, request_id)
+        return [await filter_prompt(self._installed.chain(names, report), prompt) for prompt in prompts]
 
     async def close(self) -> None:
         """Releases what filters share, such as connections."""
@@ -49,8 +52,10 @@ class Filtering:
 
     def wrap(self, stream: AnswerStream) -> AnswerStream:
         """``stream`` with the filters of its job; the stream itself if there are none."""
-        names = stream.job.filters
-        return FilteredStream(stream, self._installed.chain(names), self._bus) if names else stream
+        if not (names := stream.job.filters):
+            return stream
+        report = Report(stream.job.caller.tenant, stream.job.request_id)
+        return FilteredStream(stream, self._installed.chain(names, report), self._bus)
 
     async def replay(self, log: Replay, job: Job) -> Replay:
         """``log`` as its readers received it; raises `Unavailable` if a filter fails."""

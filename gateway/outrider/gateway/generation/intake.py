@@ -102,7 +102,7 @@ class Generations:
         served = await self.find(generation.model, caller)
         sampling = await self._sampling(generation, served)
         seeded_prompts = [(generation.prompt, sampling.seed), *generation.more]
-        texts = await self._flights.filtering.prompts([prompt for prompt, _ in seeded_prompts], caller)
+        texts = await self._flights.filtering.prompts(request_id, [prompt for prompt, _ in seeded_prompts], caller)
         prompts = await self._encode_all(served, texts, caller)
         lengths = _longest(served, generation, prompts, caller)
         choice_indices = range(generation.choices)

@@ -13,10 +13,7 @@ from outrider.gateway.streams.answer import AnswerStream
 from outrider.mesh.bus import Bus
 from outrider.mesh.errors import OutriderError
 from outrider.mesh.registry import Member
-from outrider.mesh.telemetry import get_logger
 from outrider.wire.frames import WITHHELD, Finish, Frame, Usage, encode_frame
-
-_log = get_logger("filters")
 
 
 class FilteredFrames:
@@ -30,7 +27,6 @@ class FilteredFrames:
         self._job, self._chain = job, chain
         self._marks = {mark.token for mark in job.served.calls.marks if mark.silent}
         self._accepted = self._steps = 0
-        self._reported: set[str] = set()
 
     async def take(self, frame: Frame) -> Frame:
         """``frame`` as readers get it; it has a finish if a filter ends the answer. Raises as `Chain.feed`."""
@@ -44,7 +40,7 @@ class FilteredFrames:
         if frame.finish is Finish.FILTERED:
             return self._last(frame, texts, len(texts))
         if frame.finish is not None:
-            passed = await self._decide_rest()
+            passed = await self._chain.end()
             texts = [*texts[:-1], "".join(texts[-1:]) + passed.text] if texts or passed.text else []
             if passed.ended:
                 return self._last(frame, texts, len(frame.tokens))
@@ -52,17 +48,11 @@ class FilteredFrames:
 
     async def _read(self, token: int, text: str) -> Passed:
         """What a token lets pass. A mark of calls without text of its own ends the text before the mark."""
-        before = await self._decide_rest() if token in self._marks else Passed()
+        before = await self._chain.end() if token in self._marks else Passed()
         if before.ended or not text:
             return before
         passed = await self._chain.feed(text)
-        self._report(passed)
         return Passed(before.text + passed.text, ended=passed.ended)
-
-    async def _decide_rest(self) -> Passed:
-        passed = await self._chain.end()
-        self._report(passed)
-        return passed
 
     def _shown(self, frame: Frame, texts: list[str], count: int) -> Frame:
         """The first ``count`` tokens of ``frame`` with ``texts``."""
@@ -81,14 +71,6 @@ class FilteredFrames:
         usage = Usage(len(self._job.prompt), end, accepted_tokens=self._accepted, steps=self._steps)
         return msgspec.structs.replace(shown, finish=Finish.FILTERED, usage=usage, verifier=None)
 
-    def _report(self, passed: Passed) -> None:
-        """Logs each change and the end of an answer, once."""
-        news = {*passed.changes, *filter(None, [passed.ended])} - self._reported
-        self._reported |= news
-        for what in sorted(news):
-            event = "a filter ended an answer" if what == passed.ended else "a filter changed an answer"
-            _log.info(event, filter=what, tenant=self._job.caller.tenant, request=self._job.request_id)
-
 
 class FilteredStream:
     """An `AnswerStream` that reads another one, ``inner``, and filters its frames.
@@ -101,12 +83,13 @@ class FilteredStream:
         self.job, self._inner, self._bus = inner.job, inner, bus
         self._filtered = FilteredFrames(inner.job, chain)
         self._failed: OutriderError | None = None
+        self._stopped_at: int | None = None
         self.finished = False
 
     @property
     def spent(self) -> int:
-        """As `AnswerStream.spent`."""
-        return self._inner.spent
+        """As `AnswerStream.spent`; tokens behind the place where a filter ended the answer do not count."""
+        return self._inner.spent if self._stopped_at is None else self._stopped_at
 
     @property
     def failed(self) -> OutriderError | None:
@@ -152,7 +135,8 @@ class FilteredStream:
 
     async def close(self, *, cancel: bool = True) -> None:
         """As `AnswerStream.close`."""
-        await self._inner.close(cancel=cancel)
+        if self._stopped_at is None:
+            await self._inner.close(cancel=cancel)
 
     def follow(self, reason: str) -> None:
         """As `AnswerStream.follow`."""
@@ -180,3 +164,4 @@ class FilteredStream:
             mark = Frame(self.job.request_id, end, [], [], [], Finish.FILTERED, last.usage)
             self._bus.publish(self.job.subject, encode_frame(mark))
             await self._inner.close()
+            self._stopped_at = max(0, end)

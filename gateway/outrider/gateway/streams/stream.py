@@ -203,6 +203,8 @@ class TokenStream:
         if not self._order.fits(frame):
             self._on_gap(source)
             return None
+        if frame.finish is Finish.FILTERED:
+            self._failover.cancel()
         if source is Source.BUS and self._order.reaches(frame) and self._sources.connected:
             self._sources.unfollow()
         self._on_failure(frame)

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 
-from outrider.gateway.errors import DeadlinePassed
+from outrider.gateway.errors import DeadlinePassed, FatalRequest
 from outrider.gateway.generation.flight import Flight
 from outrider.gateway.generation.in_flight import Flights
 from outrider.gateway.routing.job import Job
 from outrider.gateway.streams.reassembly import split
 from outrider.mesh.bus import Bus
-from outrider.mesh.errors import Cancelled, Internal, OutriderError, Unavailable
+from outrider.mesh.errors import Cancelled, Internal, InvalidRequest, OutriderError, Unavailable
 from outrider.mesh.tasks import Tasks
 from outrider.mesh.telemetry import get_logger
 from outrider.wire.frames import Finish, Frame, encode_frame
@@ -90,11 +90,12 @@ class Keeper:
     async def _fail(self, flight: Flight, error: OutriderError, relay: Relay | None) -> None:
         self._publish(flight, error)
         if relay is not None:
-            await relay(encode_frame(_failure_frame(flight.key.request, flight.record.first_indices[0], error)))
+            finish, index = _finish(flight, error), flight.record.first_indices[0]
+            await relay(encode_frame(_failure_frame(flight.key.request, index, error, finish)))
 
     def _publish(self, flight: Flight, error: OutriderError) -> None:
         for stream, index in zip(flight.streams, flight.record.first_indices, strict=True):
-            self._send(stream.job, _failure_frame(stream.job.request_id, index, error))
+            self._send(stream.job, _failure_frame(stream.job.request_id, index, error, _finish(flight, error)))
 
     def _end_for_all(self, flight: Flight, why: str) -> None:
         for stream in flight.streams:
@@ -121,6 +122,16 @@ async def _relay(frames: Sequence[Frame], relay: Relay, start: int) -> None:
             await relay(encode_frame(fresh))
 
 
-def _failure_frame(request_id: str, index: int, error: OutriderError) -> Frame:
-    finish = Finish.TIMEOUT if isinstance(error, DeadlinePassed) else None
+def _finish(flight: Flight, error: OutriderError) -> Finish | None:
+    """The finish that tells of an ``error``; None if the flight may be resumed."""
+    if isinstance(error, DeadlinePassed):
+        return Finish.TIMEOUT
+    if all(stream.failed is not error for stream in flight.streams):
+        return None
+    if isinstance(error, InvalidRequest):
+        return Finish.REFUSED
+    return Finish.ERROR if isinstance(error, Internal | FatalRequest) else None
+
+
+def _failure_frame(request_id: str, index: int, error: OutriderError, finish: Finish | None) -> Frame:
     return Frame(request_id, index, [], [], [], finish, error=error.message)
