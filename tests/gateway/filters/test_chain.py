@@ -65,13 +65,11 @@ async def test_behind_a_filter_that_ends_the_answer_the_others_decide_the_rest()
     assert ended == Passed("A !", ("f1.case",), "f0.word")
 
 
-async def test_changes_are_reported() -> None:
+async def test_changes_and_the_end_are_reported() -> None:
     told: list[Passed] = []
-    telling = Chain(
-        [Setup("loud", Loud, 5.0, fail_open=False), Setup("words", Words, 5.0, fail_open=False)], told.append
-    )
-    await passed_by(telling, ["a ", "b"])
-    assert [each.changes for each in told] == [("loud.case",)] * 2
+    await passed_by(Chain([Setup("loud", Loud, 5.0, fail_open=False)], told.append), ["a ", "b"])
+    await passed_by(Chain([Setup("words", Words, 5.0, fail_open=False)], told.append), ["a ", "last "])
+    assert told == [Passed("A ", ("loud.case",)), Passed("B", ("loud.case",)), Passed(ended="words.word")]
 
 
 async def test_the_earliest_end_counts() -> None:
