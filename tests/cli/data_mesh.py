@@ -66,17 +66,25 @@ class DataMesh:
         headers = {"authorization": f"Bearer {key or self.key}"}
         return httpx.post(f"{self.url}{path}", headers=headers, json=body, timeout=120)
 
-    def close(self) -> None:
-        """Ends the mesh."""
+    def end(self) -> None:
+        """Drains the mesh."""
         self.up.process.terminate()
         self.up.process.wait(60)
+
+    def close(self) -> None:
+        """Ends the mesh, if it runs."""
+        if self.up.process.poll() is None:
+            self.end()
         self.up.kill()
 
-    def told(self) -> Iterator[tuple[str, str]]:
-        """All that processes tell: their logs, with traces and time lines, their metrics and command lines."""
+    def logged(self) -> Iterator[tuple[str, str]]:
+        """Output and logs, with traces and time lines; all of them are there once the mesh has ended."""
         yield "the terminal", "".join(self.up.lines)
         for file in (file for file in self.logs.iterdir() if file.is_file()):
             yield file.name, file.read_text(errors="replace")
+
+    def shown(self) -> Iterator[tuple[str, str]]:
+        """Metrics and command lines."""
         for kind, port in self.probes.items():
             yield f"metrics of {kind}", httpx.get(f"http://127.0.0.1:{port}/metrics").text
             yield f"command line of {kind}", Path(f"/proc/{self.up.pids(kind)[-1]}/cmdline").read_text()

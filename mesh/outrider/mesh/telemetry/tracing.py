@@ -73,12 +73,20 @@ def tracing() -> bool:
 
 @contextmanager
 def span(name: str, *, kind: SpanKind = SpanKind.INTERNAL, **attributes: Any) -> Iterator[Span]:
-    """A span around a block; an exception marks it as failed. Free of cost while tracing is off."""
+    """A span around a block; an exception marks it as failed. Free of cost while tracing is off.
+
+    Only the exception's type is kept: its message may quote a user's text.
+    """
     if _State.tracer is None:
         yield trace.INVALID_SPAN
         return
-    with _State.tracer.start_as_current_span(name, kind=kind, attributes=attributes or None) as current:
-        yield current
+    how = {"record_exception": False, "set_status_on_exception": False}
+    with _State.tracer.start_as_current_span(name, kind=kind, attributes=attributes or None, **how) as current:
+        try:
+            yield current
+        except Exception as error:
+            current.set_status(StatusCode.ERROR, type(error).__name__)
+            raise
 
 
 @contextmanager
