@@ -26,6 +26,7 @@ from outrider.mesh.errors import ConfigError, Unavailable
 from tests.gateway.issuer import AUDIENCE, KEYS, LocalIssuer
 
 STALE_S = 300.0
+KEYS_PATH, DISCOVERY = "/keys", "/.well-known/openid-configuration"
 TWICE = ",".join(['{"issuer":"https://a.example","audience":"a"}'] * 2)
 
 
@@ -218,20 +219,23 @@ async def test_known_keys_go_on_for_a_while_without_the_issuer(changing: LocalIs
 @pytest.mark.parametrize(
     ("path", "document"),
     [
-        ("/keys", b" " * (MOST_BYTES + 1)),
-        ("/keys", b"[" * 10_000),
-        ("/keys", b'{"keys":{}}'),
-        ("/.well-known/openid-configuration", b'{"issuer":"https://elsewhere.example","jwks_uri":"https://a/b"}'),
-        ("/.well-known/openid-configuration", b'{"issuer":"ISSUER","jwks_uri":"http://192.0.2.1/keys"}'),
-        ("/.well-known/openid-configuration", b'{"issuer":"ISSUER","jwks_uri":"file:///etc/passwd"}'),
-        ("/.well-known/openid-configuration", b'{"issuer":"ISSUER","jwks_uri":"http://127.0.0.1:x/"}'),
-        ("/.well-known/openid-configuration", b"<html>"),
+        (KEYS_PATH, b'{"keys":[JWK]}' + b" " * MOST_BYTES),
+        (KEYS_PATH, b"[" * 10_000),
+        (KEYS_PATH, b'{"keys":{}}'),
+        (DISCOVERY, b'{"issuer":"https://elsewhere.example","jwks_uri":"ISSUER/keys"}'),
+        (DISCOVERY, b'{"issuer":"ISSUER","jwks_uri":"http://127.1:PORT/keys"}'),
+        (DISCOVERY, b'{"issuer":"ISSUER","jwks_uri":"file:///etc/passwd"}'),
+        (DISCOVERY, b'{"issuer":"ISSUER","jwks_uri":"http://127.0.0.1:x/"}'),
+        (DISCOVERY, b"<html>"),
     ],
 )
 async def test_a_document_that_is_none_leaves_the_issuer_away(
     changing: LocalIssuer, path: str, document: bytes
 ) -> None:
-    changing.documents[path] = document.replace(b"ISSUER", changing.url.encode())
+    values = {"ISSUER": changing.url, "PORT": str(changing.port), "JWK": json.dumps(changing.jwk("first"))}
+    for name, value in values.items():
+        document = document.replace(name.encode(), value.encode())
+    changing.documents[path] = document
     tokens = _tokens(changing, Clock())
     with pytest.raises(Unavailable):
         await tokens.verify(changing.token("first"))
