@@ -7,6 +7,7 @@ import json
 import random
 import re
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +28,7 @@ from outrider.verifier.logits.grammar import Grammar, Grammars
 from outrider.verifier.requests.sequence import Request
 from outrider.verifier.scheduling.plan import Limits
 from outrider.verifier.scheduling.scheduler import Scheduler
-from outrider.wire.frames import Finish
+from outrider.wire.frames import Finish, Frame
 from outrider.wire.sampling import SamplingParameters
 
 from tests.models.text.makers import byte_fallback, byte_level, word_piece, write
@@ -326,14 +327,46 @@ def test_a_grammar_that_is_too_complex_at_a_guess_lets_nothing_be_drawn_from_the
     assert may[a]
 
 
+def test_steps_of_others_go_on_while_the_mask_of_a_slow_grammar_is_computed(
+    make: Make, grammars: Grammars, directory: Path, model: LlamaModel
+) -> None:
+    seconds, go_on = itertools.count(step=0.04), threading.Event()
+
+    def clock() -> float:
+        if threading.current_thread() is not threading.main_thread():
+            assert go_on.wait(60)
+        return next(seconds)
+
+    slow = Grammars((directory / "tokenizer.json").read_bytes, model.config.vocab_size, frozenset({EOS}), clock)
+    plain = Request("plain", "t", [5, 6], Sampling(0.0, seed=1), 40)
+    guided = Request("slow", "u", [5, 7], Sampling(0.8, seed=2), 12, stop_ids=frozenset({EOS}))
+    message = pb.Grammar(regex="[a-d]{30}")
+    expected = run(make(), [plain, replace(guided, grammar=grammars.compile(message))])
+    engine, frames = make(), dict[str, list[Frame]](plain=[], slow=[])
+    for request in (plain, replace(guided, grammar=slow.compile(message))):
+        engine.submit(request)
+    while engine.busy:
+        for request, frame in engine.step().frames:
+            frames[request.id].append(frame)
+            if request.id == "plain" and frame.finish is not None:
+                assert len([token for each in frames["slow"] for token in each.tokens]) < 3
+                go_on.set()
+    for name in ("plain", "slow"):
+        assert outcome_of(frames[name]) == outcome_of(expected[name])
+
+
 def test_guesses_are_as_many_as_there_is_time_for_their_masks(directory: Path) -> None:
-    seconds = itertools.count(step=0.04)
+    seconds = itertools.count(step=0.004)
     slow = Grammars((directory / "tokenizer.json").read_bytes, 381, frozenset({EOS}), clock=lambda: next(seconds))
     guide = slow.compile(pb.Grammar(regex="a{9}")).guide([5], 1, frozenset({EOS}))
     tree, a = MergedTree(), Tokenizer.load(directory).encode("a")[0]
     for depth in range(1, 9):
         tree.append(a, depth - 2, 0.5, depth, 0.5, "d")
     assert guide.prune(tree) is tree
-    guide.edit(EditBatch(381), 0, MergedTree())
+    for _ in range(7):
+        guide.edit(EditBatch(381), 0, MergedTree())
     kept = guide.prune(tree)
-    assert (kept.tokens, kept.parents) == ([a] * 4, [-1, 0, 1, 2])
+    assert kept is tree
+    for _ in range(99):
+        guide.edit(EditBatch(381), 0, MergedTree())
+    assert len(guide.prune(tree)) == 0, "now the masks are another thread's"

@@ -39,6 +39,7 @@ CASES = [
           _json(type="string", pattern="^(a{1000}){1000}$")),
     _case("schema-unknown", "a type that JSON does not have", "structured_outputs", _json(type="number!")),
     _case("regex-repeat", "`a{1000000}`", "structured_outputs", {"regex": "a{1000000}"}),
+    _case("regex-heavy", "`(a|b){15000}`: each token takes long", "", {"regex": "(a|b){15000}"}, SERVED),
     _case("regex-nested", "50,000 nested groups", "structured_outputs", {"regex": "(" * 50_000 + "a" + ")" * 50_000}),
     _case("regex-broken", "an expression that does not close", "structured_outputs", {"regex": "(a"}),
     _case("grammar-chain", "a Lark grammar of 4,000 rules, each of which names the next", "",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Seq
-from time import perf_counter
+from time import perf_counter, sleep
 
 from outrider.mesh.telemetry import get_logger
 from outrider.models.speculation import DraftTree, MergedTree
@@ -23,6 +23,8 @@ from outrider.verifier.speculation.guessing import Guessing
 from outrider.wire.frames import Finish
 
 _log = get_logger("engine")
+_NOTHING_S = 0.0005
+"""Seconds that a step takes in which every sequence waits for its grammar."""
 _MOST_FAULTS = 8
 _LATE = {False: "the first token did not come in time", True: "the answer did not end in time"}
 
@@ -162,6 +164,9 @@ class Engine:
         trees = self.guessing.buy(plan)
         self.scheduler.fill(plan, sum(map(len, trees)))
         works = self._works(plan, trees)
+        if not works and self.scheduler.running:
+            sleep(_NOTHING_S)
+            return self.take_outcome()
         self._meter.run(works, len(self.scheduler.running) if self.scheduler.waiting else 0)
         for work, drawn in self._run(works):
             self._committer.commit(work, drawn)

@@ -31,6 +31,11 @@ def deep_stacks(size: int = STACK_BYTES) -> Iterator[None]:
             threading.stack_size(before)
 
 
+def lower_priority() -> None:
+    """Lowers the priority of the calling thread."""
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)  # Linux: this thread only
+
+
 def in_deep_thread(work: Callable[[], T], size: int = STACK_BYTES) -> Future[T]:
     """Runs ``work`` in a new thread of lower priority; `RuntimeError` if no thread can be started."""
     future: Future[T] = Future()
@@ -38,7 +43,7 @@ def in_deep_thread(work: Callable[[], T], size: int = STACK_BYTES) -> Future[T]:
 
     def run() -> None:
         try:
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)  # Linux: this thread only
+            lower_priority()
             future.set_result(work())
         except BaseException as error:
             future.set_exception(error)

@@ -24,6 +24,7 @@ from outrider.verifier.logits.grammar_definitions import (
     load_tokenizer,
     make_matcher,
 )
+from outrider.verifier.logits.mask_ahead import MaskAhead
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
@@ -33,6 +34,8 @@ _STEP_S = 0.02
 """CPU seconds that the masks of one sequence's guesses may take in a step."""
 _SHARE = 0.125
 """Weight of the latest mask in the mean CPU time of a mask."""
+_SLOW_S = 0.0025
+"""Mean CPU seconds of a mask from which on another thread computes the masks of a grammar."""
 
 
 class Grammars:
@@ -124,12 +127,14 @@ class Grammar:
 
     Attributes:
         failed: whether a sequence has reached a limit of the lexer, which all sequences share.
+        slow: whether masks take so long that steps go on without a sequence until another thread has its mask. Sequences
+            wait for each other's masks, since they share the lexer, so that this holds for all or none.
         clock: as in `Grammars`.
     """
 
     def __init__(self, matcher: LLMatcher, clock: Callable[[], float] = thread_time) -> None:
         self._matcher, self.clock = matcher, clock
-        self.failed = False
+        self.failed = self.slow = False
 
     def guide(self, tokens: list[int], prompt: int, stop_ids: frozenset[int]) -> Guide:
         """A guide along ``tokens``, which the sequence extends; the first ``prompt`` of them are the prompt."""
@@ -151,10 +156,17 @@ class Guide:
         self._grammar, self._tokens, self._stops = grammar, tokens, stop_ids
         self._matcher, self._read = grammar.begin(), prompt
         self._mask_s = 0.0
+        self._ahead = MaskAhead()
         self.failure: str | None = None
+
+    def ready(self) -> bool:
+        """Whether a step would not wait for the next mask; has another thread compute the mask of a slow grammar."""
+        return not self._grammar.slow or self._ahead.ready(len(self._tokens), self._mask)
 
     def prune(self, guesses: MergedTree) -> MergedTree:
         """The guesses that the grammar allows and that do not end the answer, as many as `_STEP_S` has masks for."""
+        if self._grammar.slow:
+            return NO_GUESSES
         nodes = list(self._walk(guesses))[: int(_STEP_S / max(self._mask_s, 1e-6))]
         if self._failed():
             return NO_GUESSES
@@ -162,7 +174,7 @@ class Guide:
 
     def edit(self, batch: EditBatch, row: int, guesses: MergedTree) -> None:
         """As `Rule.edit`; leaves the rows of guesses that `prune` drops unchanged."""
-        batch.allow(row, self._mask())
+        batch.allow(row, self._ahead.take(len(self._tokens), self._mask))
         unmasked = set(range(len(guesses)))
         for node in self._walk(guesses):
             batch.allow(row + 1 + node, self._mask())
@@ -179,6 +191,7 @@ class Guide:
         began = self._grammar.clock()
         bits = self._matcher.compute_bitmask()
         self._mask_s += _SHARE * (self._grammar.clock() - began - self._mask_s)
+        self._grammar.slow = self._grammar.slow or self._mask_s > _SLOW_S
         return None if self._matcher.is_error() else bits
 
     def _failed(self) -> bool:

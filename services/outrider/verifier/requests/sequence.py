@@ -145,6 +145,11 @@ class Sequence:
         return len(self.tokens) - self.cached
 
     @property
+    def ready(self) -> bool:
+        """Whether the next step would not have to wait for this sequence's grammar."""
+        return self.guide is None or self.guide.ready()
+
+    @property
     def left(self) -> int:
         """Number of tokens that may still be generated."""
         return self.request.max_tokens - self.generated

@@ -120,11 +120,12 @@ class Scheduler:
         self._sequence_pages.drop(sequence)
 
     def plan(self) -> Plan:
-        """Admits the sequences that fit and plans their rows, except those that guesses may buy."""
+        """Admits the sequences that fit, and plans the rows of those that are ready, except rows for guesses."""
         self._admit()
         preempted = self.preempted
         plan, order = Plan([], []), sorted(self.running, key=self._rank)
-        plan.decoding = [sequence for sequence in order if sequence.pending == 1 and self._make_room(sequence, 1)]
+        decoding = [sequence for sequence in order if sequence.pending == 1 and sequence.ready]
+        plan.decoding = [sequence for sequence in decoding if self._make_room(sequence, 1)]
         left = self.limits.rows - len(plan.decoding)
         left = min(self.limits.prefill_rows, -(-left // 2) if plan.decoding else left)
         for sequence in order:
