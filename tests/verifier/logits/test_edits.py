@@ -108,6 +108,9 @@ class Rule:
         self.history = History(EDITS, self.tokens, prompt, stop_ids)
         return self
 
+    def ready(self) -> bool:
+        return True
+
     @property
     def tokens(self) -> list[int]:
         """Prompt and answer, as the history reads them."""

@@ -203,6 +203,9 @@ class Forgetful:
         made.inner = self.grammar.guide(tokens, prompt, stop_ids)
         return made
 
+    def ready(self) -> bool:
+        return True
+
     def prune(self, guesses: MergedTree) -> MergedTree:
         return self.inner.prune(guesses)
 

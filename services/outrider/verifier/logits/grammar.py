@@ -127,8 +127,8 @@ class Grammar:
 
     Attributes:
         failed: whether a sequence has reached a limit of the lexer, which all sequences share.
-        slow: whether masks take so long that steps go on without a sequence until another thread has its mask. Sequences
-            wait for each other's masks, since they share the lexer, so that this holds for all or none.
+        slow: whether masks take long, so that steps go on without a sequence until another thread has its mask.
+            Sequences share the lexer, and wait for each other's masks: so this holds for all or none.
         clock: as in `Grammars`.
     """
 
