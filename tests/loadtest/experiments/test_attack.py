@@ -14,7 +14,8 @@ from outrider.loadtest.hostile.attackers import Attackers
 from outrider.loadtest.hostile.case import Case, Outcome, Target
 
 QUIET = Pace(4, 1000, 0.01, 0.02, 0.5)
-CALM = Measured({"alone": QUIET, "attacked": QUIET, "alone again": QUIET}, 9, {}, [], {"gateway": 90 << 20},
+TURN = {"alone": QUIET, "attacked": QUIET, "alone again": QUIET}
+CALM = Measured([TURN] * 3, 9, {}, [], {"gateway": 90 << 20},
                 {"gateway": 91 << 20}, {"gateway": 1}, {"gateway": 1})  # fmt: skip
 
 
@@ -25,7 +26,7 @@ def test_a_calm_run_meets_all_bars() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"paces": CALM.paces | {"attacked": Pace(4, 1000, 0.01, 0.03, 0.5)}},
+        {"turns": [TURN | {"attacked": Pace(4, 1000, 0.01, 0.03, 0.5)}] * 2 + [TURN]},
         {"faults": {"a case: 500": 1}},
         {"bad_streams": ["abc: lost"]},
         {"pids_after": {"gateway": 2}},

@@ -81,14 +81,10 @@ class Pace(msgspec.Struct, frozen=True):
         return cls.over(len(streams), gaps, stalls)
 
     @classmethod
-    def over_spans(cls, records: Sequence[StreamRecord], spans: Sequence[tuple[float, float]]) -> Pace:
-        """The pace of ``records`` over all ``spans``, each from a beginning to an end."""
-
-        def within(at: float) -> bool:
-            return any(began <= at <= ended for began, ended in spans)
-
-        gaps = [gap for stream in records for at, gap in _between_tokens(stream) if within(at)]
-        stalls = [stall for stream in records for at, stall in _stalls(stream) if within(at)]
+    def over_span(cls, records: Sequence[StreamRecord], began: float, ended: float) -> Pace:
+        """The pace of ``records`` from ``began`` to ``ended`` alone, waits included."""
+        gaps = [gap for stream in records for at, gap in _between_tokens(stream) if began <= at <= ended]
+        stalls = [stall for stream in records for at, stall in _stalls(stream) if began <= at <= ended]
         return cls.over(len(records), gaps, stalls)
 
     @classmethod

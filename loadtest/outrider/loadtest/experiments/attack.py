@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import statistics
 import sys
 import time
 from pathlib import Path
@@ -43,14 +44,14 @@ _STORED = 96 << 20
 _VICTIM = "victim"
 _CONNECTIONS = 200
 """Most connections of one address: attackers and victims share one."""
-_SETTLE_S = 3.0
+_SETTLE_S = 2.0
 _ALONE, _ATTACKED, _CONTROL = "alone", "attacked", "alone again"
 
 
 class Measured(msgspec.Struct):
-    """What was measured: paces by kind of turn, faults of cases, and bytes and ids of processes before and after."""
+    """What was measured: the paces of each turn's three parts, faults of cases, and processes before and after."""
 
-    paces: dict[str, Pace]
+    turns: list[dict[str, Pace]]
     made: int
     faults: dict[str, int]
     bad_streams: list[str]
@@ -64,9 +65,10 @@ def main() -> int:
     """Measures, prints figures and bars, writes JSON; returns 1 if a bar was missed."""
     options = _options()
     measured = uvloop.run(_measure(options))
-    for name, pace in measured.paces.items():
-        print(f"{name:12} {pace.tokens} tokens, {pace.p50_s * 1e3:.2f} ms between two (median), 99 % "
-              f"{pace.p99_s * 1e3:.2f} ms, longest wait {pace.stall_s:.2f} s")  # fmt: skip
+    for name in (_ALONE, _ATTACKED, _CONTROL):
+        paces = [turn[name] for turn in measured.turns]
+        print(f"{name:12} {sum(pace.tokens for pace in paces)} tokens; of each turn, ms between two: 50 %", end="")
+        print(*(f" {pace.p50_s * 1e3:.2f}" for pace in paces), "; 99 %", *(f"{pace.p99_s * 1e3:.1f}" for pace in paces))
     for name, size in measured.bytes_before.items():
         print(f"{name:12} {size / (1 << 20):.0f} MiB before, {measured.bytes_after.get(name, 0) / (1 << 20):.0f} after")
     print(f"{measured.made} cases made", *measured.faults, *measured.bad_streams, sep="\n")
@@ -77,10 +79,11 @@ def main() -> int:
 
 def judge(measured: Measured) -> list[Bar]:
     """The bars of what was measured."""
-    alone, attacked, control = (measured.paces[name].p99_s for name in (_ALONE, _ATTACKED, _CONTROL))
+    attacked, control = (statistics.median(ratios) for ratios in zip(*map(_ratios, measured.turns), strict=True))
+    what = "99th percentile of times between tokens, median of turns"
     judged = [
-        Bar("99th percentile of times between tokens: alone / attacked", alone / attacked, 1 / SLOWDOWN),
-        Bar("the same for the control: alone / alone again, for comparison", alone / control, 0),
+        Bar(f"{what}: alone / attacked", attacked, 1 / SLOWDOWN),
+        Bar(f"{what}: alone / alone again, for comparison", control, 0),
         Bar("wrong answers to attackers, times -1", -sum(measured.faults.values()), 0),
         Bar("lost, hung or altered streams, times -1", -len(measured.bad_streams), 0),
         Bar("the same processes as before", measured.pids_before == measured.pids_after, 1),
@@ -89,6 +92,12 @@ def judge(measured: Measured) -> list[Bar]:
         spare = before * (1 + GROWTH) + (_STORED if name == "nats" else _SMALL) - measured.bytes_after.get(name, 0)
         judged.append(Bar(f"{name}: MiB to spare of what its memory may grow by", spare / (1 << 20), 0))
     return judged
+
+
+def _ratios(turn: dict[str, Pace]) -> tuple[float, float]:
+    """Of one turn's 99th percentiles: left alone before and after, on average, to attacked; before to after."""
+    alone, attacked, control = (turn[name].p99_s for name in (_ALONE, _ATTACKED, _CONTROL))
+    return (alone + control) / 2 / attacked, alone / control
 
 
 async def _measure(options: argparse.Namespace) -> Measured:
@@ -129,14 +138,14 @@ async def _take_turns(
                 await asyncio.sleep(options.seconds)
                 spans.append((name, began, time.monotonic()))
     await watched.wait_until_served(time.monotonic())
-    paces = {
-        kind: Pace.over_spans(watched.records, [(began, ended) for name, began, ended in spans if name == kind])
-        for kind in (_ALONE, _ATTACKED, _CONTROL)
-    }
+    turns = [
+        {name: Pace.over_span(watched.records, began, ended) for name, began, ended in spans[start : start + 3]}
+        for start in range(0, len(spans), 3)
+    ]
     bad = [
         f"{record.request}: {record.outcome}, {record.why}" for record in watched.records if record.outcome != "whole"
     ]
-    return Measured(paces, attackers.made, dict(attackers.faults), bad, before, _resident(site), pids, site.pids)
+    return Measured(turns, attackers.made, dict(attackers.faults), bad, before, _resident(site), pids, site.pids)
 
 
 def _resident(site: Site) -> dict[str, int]:
@@ -149,8 +158,8 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m outrider.loadtest attack", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="CASE", help="cases to make; without, all")
     parser.add_argument("--attackers", type=int, default=3, help="tenants that attack at once")
-    parser.add_argument("--seconds", type=float, default=20.0, help="seconds of each turn")
-    parser.add_argument("--turns", type=int, default=3, help="turns of each kind")
+    parser.add_argument("--seconds", type=float, default=6.0, help="seconds of each part of a turn")
+    parser.add_argument("--turns", type=int, default=8, help="turns of three parts")
     parser.add_argument("--out", type=Path, help="JSON file for the figures")
     options = parser.parse_args()
     if unknown := [name for name in options.names if name not in CASES]:
