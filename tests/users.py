@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from outrider.cli.bus.directory import BusDirectory
-from outrider.cli.bus.rights import CLIENT
-from outrider.cli.processes.broker import ANONYMOUS
 from outrider.mesh.bus import inbox
+from outrider.wire.subjects import CLIENT
 
 from tests.broker import Broker
 
@@ -17,7 +16,7 @@ _TEST = "users: [\n{user: test, password: test},"
 def guarded_broker(directory: BusDirectory, *arguments: str) -> Broker:
     """A broker, not started yet, that serves the users in ``directory`` only."""
     directory.write()
-    return Broker("--config", str(directory.users), "--pid", str(directory.pid), *_log(directory), *arguments)
+    return Broker("--config", str(directory.users), *_log(directory), *arguments)
 
 
 def open_broker(directory: BusDirectory, *arguments: str) -> Broker:
@@ -26,8 +25,8 @@ def open_broker(directory: BusDirectory, *arguments: str) -> Broker:
     Gateways may answer tests, whose inboxes are not those of clients.
     """
     directory.write()
-    directory.issue(ANONYMOUS)
-    users = directory.users.read_text().replace("users: [", _TEST, 1).replace(f'"{inbox(CLIENT)}.>"', '"_INBOX.>"', 1)
+    users = directory.users.read_text().replace("users: [", _TEST, 1)
+    users = users.replace(f'"{inbox(CLIENT)}.>"', '"_INBOX.>"', 1)
     config: Path = directory.path / "open.conf"
     config.write_text(f"{users}no_auth_user: test\n")
     return Broker("--config", str(config), *_log(directory), *arguments)

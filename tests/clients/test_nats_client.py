@@ -29,7 +29,7 @@ from outrider_client.nats import frames as client_frames
 from tests.gateway.deadlines import SOON_MS, answers_seem_short
 from tests.gateway.stack import CONTEXT, MODEL, Stack
 from tests.gateway.streaming import Gateway, finish, holder, spare
-from tests.latch import Latch
+from tests.latch import FEW, Latch
 
 pytestmark = pytest.mark.timeout(300)  # the first test waits for a mesh to start
 
@@ -125,6 +125,21 @@ async def test_a_gap_or_a_note_makes_the_client_read_through_a_gateway(
                     stream.id, place, [] if note else [1], [] if note else ["a"], [] if note else [""], error=why
                 )
                 bus_there.publish(subject, encode_frame(lost))
+    assert _tokens(chunks) == whole
+
+
+async def test_a_connection_that_nats_ends_makes_the_client_read_on_at_once(streaming: Stack, one: Gateway) -> None:
+    whole = await _whole(one)
+    chunks: list[Chunk] = []
+    async with over_nats.AsyncClient(streaming.broker.url, silence_s=1000) as client:
+        with streaming.latch.at(FEW):
+            stream = client.stream("def f(", **ASKED)
+            async for chunk in stream:
+                chunks.append(chunk)
+                if len(_tokens(chunks)) == FEW:
+                    await (await client.connected()).close()
+                    break
+        chunks += [chunk async for chunk in stream]
     assert _tokens(chunks) == whole
 
 

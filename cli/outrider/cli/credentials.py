@@ -12,6 +12,7 @@ from outrider.cli.bus.rights import ADMIN, USERS
 from outrider.cli.certificates.authority import Issue
 from outrider.cli.certificates.defaults import AUTHORITY_DAYS, DAYS, LOCAL_HOSTS, TRUST_DOMAIN
 from outrider.cli.certificates.directory import AUTHORITY, CERTIFICATE, KEY, Directory, replace
+from outrider.mesh.bus import ISSUER
 from outrider.mesh.errors import ConfigError
 from outrider.mesh.security import KINDS
 
@@ -26,9 +27,10 @@ def hand_out(secrets: Path, folders: Path) -> None:
     """Makes what is missing in ``secrets``, renews certificates that are due, and copies to each service its own.
 
     ``secrets/bus`` is a directory of `outrider bus`, ``secrets/certs`` one of `outrider certs`. What is there is kept.
-    The folder of a service has its seed, its certificate, the key and the certificate of the authority; that of
-    `admin` its seed; that of `broker` the users and the key of the store, the users last. A file that differs is
-    replaced in one step. `ConfigError` for what cannot be read or written.
+    The folder of a service has its seed, its certificate, the key and the certificate of the authority, and that of
+    gateways also the key by which they admit clients to the broker; that of `admin` its seed; that of `broker` the
+    users and the key of the store, the users last. A file that differs is replaced in one step. `ConfigError` for what
+    cannot be read or written.
     """
     bus, certs = BusDirectory(secrets / "bus"), Directory(secrets / "certs")
     bus.encrypt_store()
@@ -62,6 +64,7 @@ def _owners(bus: BusDirectory, certs: Directory) -> Iterator[tuple[str, list[Pat
     authority = certs.path / f"{AUTHORITY}{CERTIFICATE}"
     for kind in SERVICES:
         yield kind, [bus.seed(kind), authority, *(certs.path / f"{kind}{ending}" for ending in (KEY, CERTIFICATE))]
+    yield "gateway", [bus.seed(ISSUER)]
     yield ADMIN, [bus.seed(ADMIN)]
     yield BROKER, [bus.encryption, bus.users]
 

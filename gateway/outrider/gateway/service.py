@@ -10,11 +10,13 @@ from outrider.gateway.doors.app import make_admin_app, make_app
 from outrider.gateway.doors.grpc.service import Inference
 from outrider.gateway.doors.http.connections import Connections, most_connections
 from outrider.gateway.doors.http.server import HttpServer
+from outrider.gateway.doors.nats.callout import Callout
 from outrider.gateway.doors.nats.door import NatsDoor
 from outrider.gateway.generation.in_flight import Flights
 from outrider.gateway.generation.withdrawal import Withdrawal
 from outrider.gateway.settings import GatewaySettings
 from outrider.mesh.addresses import join, split
+from outrider.mesh.bus import find_issuer
 from outrider.mesh.config import Settings
 from outrider.mesh.rpc import Server
 from outrider.mesh.security import Certificates, named_files
@@ -68,8 +70,18 @@ class GatewayService(Service):
         self._admin = self._open_admin(mesh, door) if settings.admin_address else None
         await self._open_grpc(mesh, door or mesh.certificates)
         self._nats = NatsDoor(mesh, self._flights, self._settings, self._tenants.access)
+        self._callout = self._make_callout(mesh)
         if self._settings.nats_door:
             await self._nats.open()
+            if self._callout is not None:
+                await self._callout.open()
+
+    def _make_callout(self, mesh: Mesh) -> Callout | None:
+        """What admits clients to the broker; None where requests need no keys, or another admits clients."""
+        issuer = find_issuer(self._settings.nats_credentials)
+        if issuer is None or self._settings.auth == "none":
+            return None
+        return Callout(mesh.bus, mesh.tasks, self._tenants.access, issuer)
 
     async def _open_grpc(self, mesh: Mesh, certificates: Certificates | None) -> None:
         settings = self._settings
@@ -111,7 +123,9 @@ class GatewayService(Service):
         return await self._flights.erasure.erase(tenant, before)
 
     async def drain(self) -> None:
-        """Ends the streams in flight."""
+        """Admits no more clients to the broker, and ends the streams in flight."""
+        if self._callout is not None:
+            await self._callout.close()
         drains = (server.drain() for server in self._servers)
         await asyncio.gather(*drains, self._grpc.stop(self._settings.drain_s), self._nats.drain())
 

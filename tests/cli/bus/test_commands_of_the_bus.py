@@ -22,26 +22,21 @@ def test_seeds_are_kept_and_the_list_of_users_is_written_anew(tmp_path: Path) ->
     assert (bus.seed("gateway").read_bytes(), bus.users.read_text()) == (seed, users)
 
 
-def test_a_user_is_issued_where_there_are_users_and_for_a_name(tmp_path: Path) -> None:
-    done = outrider("bus", "issue", str(tmp_path), "--tenant", "acme")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "holds no users of a broker: `outrider bus config` writes them" in done.stderr
-    assert outrider("bus", "config", str(tmp_path)).returncode == 0
-    done = outrider("bus", "issue", str(tmp_path), "--tenant", "acme")
-    assert done.stdout == f"{tmp_path / 'client-acme.nk'}\n"
-    assert "must read" in done.stderr
-    for name in ("*", "a.b", "../gateway"):
-        assert outrider("bus", "issue", str(tmp_path), "--tenant", name).returncode == 2
+def test_a_seed_that_is_none_is_named(tmp_path: Path) -> None:
+    bus = BusDirectory(tmp_path)
+    bus.write()
+    bus.seed("issuer").write_bytes(bus.seed("gateway").read_bytes())
+    with pytest.raises(ConfigError, match=r"issuer\.nk holds no seed of an account's nkey"):
+        bus.write()
 
 
-def test_a_mesh_has_new_seeds_at_every_start_and_a_client_only_without_keys(tmp_path: Path) -> None:
+def test_a_mesh_has_new_seeds_at_every_start(tmp_path: Path) -> None:
     bus = BusDirectory(tmp_path / "bus")
     make_plan(UpOptions(port=0, log_dir=tmp_path))
-    first = bus.seed("verifier").read_bytes()
-    assert bus.client("default").exists()
-    make_plan(UpOptions(port=0, log_dir=tmp_path, sets=["gateway.auth=keys"]))
-    assert bus.seed("verifier").read_bytes() != first
-    assert not bus.client("default").exists()
+    users = ("verifier", "client-default", "issuer")
+    first = [bus.seed(user).read_bytes() for user in users]
+    make_plan(UpOptions(port=0, log_dir=tmp_path))
+    assert not set(first) & {bus.seed(user).read_bytes() for user in users}
 
 
 def test_credentials_are_refused_for_a_broker_that_is_started(tmp_path: Path) -> None:

@@ -15,12 +15,9 @@ from pathlib import Path
 import httpx
 import pytest
 from outrider.cli.bus.directory import BusDirectory
-from outrider.cli.bus.rights import client_user
-from outrider.cli.bus.seeds import public_key
 from outrider.mesh.access import BROKERS
-from outrider.mesh.bus import Bus, Login
+from outrider.mesh.bus import Bus
 from outrider.mesh.errors import Unavailable
-from outrider.wire.frames import token_subject
 from outrider_client import ConnectionFailedError
 from outrider_client import nats as over_nats
 
@@ -50,7 +47,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def up(logs: Path) -> Iterator[Up]:
-    made = Up("--proposers", "1", "--kvcaches", "1", "--log-dir", str(logs))
+    made = Up("--proposers", "1", "--kvcaches", "1", "--log-dir", str(logs), "--set", "gateway.auth=keys")
     made.wait_for("Ctrl-C drains")
     yield made
     made.kill()
@@ -71,15 +68,23 @@ def users(logs: Path) -> BusDirectory:
     return BusDirectory(logs / "bus")
 
 
-def whole(url: str) -> str:
-    answer = httpx.post(f"{url}/v1/completions", json=PROMPT, timeout=120)
+@pytest.fixture(scope="module")
+def key(nats_url: str) -> str:
+    """A tenant's API key; the commands find their own seed."""
+    assert outrider("tenants", "set", "acme", "--nats-url", nats_url).returncode == 0
+    return outrider("keys", "create", "--tenant", "acme", "--nats-url", nats_url).stdout.strip()
+
+
+def whole(url: str, key: str) -> str:
+    headers = {"authorization": f"Bearer {key}"}
+    answer = httpx.post(f"{url}/v1/completions", json=PROMPT, headers=headers, timeout=120)
     assert answer.status_code == 200, answer.text
     return str(answer.json()["choices"][0]["text"])
 
 
 def test_the_seeds_are_on_no_command_line_and_in_no_log(up: Up, logs: Path, users: BusDirectory) -> None:
     seeds = [path.read_text() for path in users.path.glob("*.nk")]
-    assert len(seeds) == 8
+    assert len(seeds) == 9
     seen = "".join(path.read_text() for path in logs.glob("*.log")) + "".join(up.lines)
     for kind in ("nats", "gateway", "verifier", "proposer", "tokenizer", "kvcache"):
         for pid in up.pids(kind):
@@ -87,11 +92,9 @@ def test_the_seeds_are_on_no_command_line_and_in_no_log(up: Up, logs: Path, user
     assert not [seed for seed in seeds if seed in seen]
 
 
-async def test_a_client_with_the_seed_reads_the_same_answer_and_resumes_it(
-    url: str, nats_url: str, users: BusDirectory
-) -> None:
-    expected = await asyncio.to_thread(whole, url)
-    async with over_nats.AsyncClient(nats_url, seed=users.client("default")) as client:
+async def test_a_client_with_the_key_reads_the_same_answer_and_resumes_it(url: str, nats_url: str, key: str) -> None:
+    expected = await asyncio.to_thread(whole, url, key)
+    async with over_nats.AsyncClient(nats_url, api_key=key) as client:
         async with client.stream(**PROMPT) as stream:
             chunks = [chunk async for chunk in stream]
         assert "".join(chunk.text for chunk in chunks) == expected
@@ -99,7 +102,7 @@ async def test_a_client_with_the_seed_reads_the_same_answer_and_resumes_it(
             assert "".join([chunk.text async for chunk in again]) == expected
 
 
-async def test_a_client_without_a_seed_is_refused(nats_url: str) -> None:
+async def test_a_client_without_a_key_is_refused(nats_url: str) -> None:
     async with over_nats.AsyncClient(nats_url, timeout=2, max_retries=0) as client:
         with pytest.raises(ConnectionFailedError, match="Authorization Violation"):
             await client.models()
@@ -112,11 +115,9 @@ async def test_a_process_without_a_seed_is_told_what_it_lacks(nats_url: str) -> 
     await bus.close()
 
 
-def test_commands_find_the_seed_of_the_same_user(nats_url: str, users: BusDirectory) -> None:
+def test_commands_find_the_seed_of_the_same_user(nats_url: str, key: str, users: BusDirectory) -> None:
     assert BROKERS.find(nats_url) == users.path.resolve()
-    assert outrider("tenants", "set", "acme", "--nats-url", nats_url).returncode == 0
-    created = outrider("keys", "create", "--tenant", "acme", "--nats-url", nats_url)
-    assert created.stdout.startswith("sk-")
+    assert key.startswith("sk-")
 
 
 def test_commands_find_the_broker_that_the_same_user_runs(up: Up) -> None:
@@ -124,28 +125,13 @@ def test_commands_find_the_broker_that_the_same_user_runs(up: Up) -> None:
     assert "found" in outrider("tenants", "list").stdout
 
 
-async def test_an_issued_user_may_read_its_tenant_at_once(nats_url: str, users: BusDirectory) -> None:
-    issued = await asyncio.to_thread(outrider, "bus", "issue", str(users.path), "--tenant", "acme")
-    assert (issued.returncode, issued.stderr) == (0, "")
-    seed, bus = Path(issued.stdout.strip()), Bus()
-    await bus.connect(nats_url, "acme", 30, Login(client_user(public_key(seed)), seed))
-    heard: asyncio.Queue[bytes] = asyncio.Queue()
-    await bus.subscribe(token_subject("acme", "*"), lambda message: heard.put_nowait(message.data))
-    verifier = Bus()
-    await verifier.connect(nats_url, "test", 10, Login("verifier", users.seed("verifier")))
-    verifier.publish(token_subject("acme", "r"), b"frame")
-    assert await heard.get() == b"frame"
-    for each in (bus, verifier):
-        await each.close()
-
-
-async def test_the_mesh_outlives_its_broker(up: Up, url: str, nats_url: str, users: BusDirectory) -> None:
-    expected = await asyncio.to_thread(whole, url)
+async def test_the_mesh_outlives_its_broker(up: Up, url: str, nats_url: str, key: str) -> None:
+    expected = await asyncio.to_thread(whole, url, key)
     os.kill(up.pids("nats")[-1], signal.SIGKILL)
     await asyncio.to_thread(up.wait_for, r"✓ nats", 2)
     await eventually(lambda: httpx.get(f"{url}/readyz", timeout=5).status_code == 200, 60)
-    assert await asyncio.to_thread(whole, url) == expected
-    async with over_nats.AsyncClient(nats_url, seed=users.client("default")) as client:
+    assert await asyncio.to_thread(whole, url, key) == expected
+    async with over_nats.AsyncClient(nats_url, api_key=key) as client:
         assert (await client.complete(**PROMPT)).text == expected
 
 

@@ -5,15 +5,22 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import grpc
 import httpx
 import openai
 import pytest
+from outrider.v1 import inference_pb2 as pb
+from outrider.v1.inference_pb2_grpc import InferenceStub
+from outrider.wire.frames import Finish, Frame, encode_frame, token_subject
 from outrider.wire.tenants import Limits
+from outrider_client import NotFoundError
+from outrider_client import nats as over_nats
 
 from tests.gateway.raw_streams import RawStream
 from tests.gateway.stack import MODEL, Stack
 from tests.gateway.tenants import TenantStore, client, complete, wait_charged
 from tests.latch import Latch
+from tests.security.speaker import Speaker
 
 LENGTH = 150
 CUT = 15
@@ -50,6 +57,38 @@ async def test_a_stream_is_its_tenants_alone(urls: list[str], tenant_store: Tena
     assert await _ask("GET", urls[1], made.request, narrow) == 404
     assert await _ask("DELETE", urls[1], made.request, text) == 204
     assert await _ask("GET", urls[0], made.request, text) == 404
+
+
+async def test_a_running_stream_is_hidden_from_other_tenants_at_every_door(
+    shared: Stack, shared_halted: Latch, urls: list[str], keyed_grpc: str, tenant_store: TenantStore
+) -> None:
+    shared_halted.set(2 * CUT)
+    _, own = await tenant_store.key()
+    stranger = TenantStore(tenant_store.bucket)
+    _, foreign = await stranger.key()
+    begun = await RawStream(urls[0], own).begin(enough=CUT, stay=True, **_body(4 * CUT))
+    asked, metadata = {"request_id": begun.request}, (("authorization", f"Bearer {foreign}"),)
+    async with grpc.aio.insecure_channel(keyed_grpc) as channel:
+        stub = InferenceStub(channel)
+        resumed = stub.Resume(pb.ResumeRequest(**asked), metadata=metadata)
+        cancelled = stub.Cancel(pb.CancelGenerationRequest(**asked), metadata=metadata)
+        assert {await resumed.code(), await cancelled.code()} == {grpc.StatusCode.NOT_FOUND}
+    async with over_nats.AsyncClient(shared.broker.url, api_key=foreign) as over:
+        with pytest.raises(NotFoundError, match="no such stream"):
+            await over.cancel(begun.request)
+        with pytest.raises(NotFoundError, match="no such stream"):
+            [chunk async for chunk in over.resume(begun.request)]
+    subject, port = token_subject(tenant_store.tenant, begun.request), shared.broker.port
+    speaker = await Speaker.join(port, key=foreign)
+    assert await speaker.may_subscribe(token_subject(stranger.tenant, begun.request))
+    assert not await speaker.may_subscribe(subject)
+    forged = Frame(begun.request, 2 * CUT, [1], ["forged"], [""], Finish.STOP)
+    assert not await speaker.may_publish(subject, encode_frame(forged))
+    await speaker.leave()
+    shared_halted.set(4 * CUT)
+    rest = await RawStream(urls[1], own).resume(begun.request)
+    assert "forged" not in "".join(str(event.data) for event in rest.events)
+    assert rest.events[-2].json["usage"]["completion_tokens"] == 4 * CUT
 
 
 @pytest.mark.parametrize(("stay", "place"), [(False, 1), (True, 0), (True, 1)])

@@ -12,6 +12,8 @@ import grpc
 import pytest
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
+from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
 from outrider.mesh.rpc import Server, channel, close_channels, secure_channels
 from outrider.mesh.rpc.callers import EVERY, MAY_CALL
 from outrider.mesh.security import KINDS, Certificates
@@ -101,6 +103,15 @@ async def test_every_kind_may_ask_for_health(kind: str, certified: Certified, se
     secure_channels(certified.certificates(kind))
     stub = health_pb2_grpc.HealthStub(channel(f"127.0.0.1:{server.port}", "verifier"))
     assert (await stub.Check(health_pb2.HealthCheckRequest())).status == health_pb2.HealthCheckResponse.SERVING
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_every_kind_may_ask_for_descriptions(kind: str, certified: Certified, server: Server) -> None:
+    secure_channels(certified.certificates(kind))
+    stub = ServerReflectionStub(channel(f"127.0.0.1:{server.port}", "verifier"))
+    asked = iter([ServerReflectionRequest(list_services="")])
+    (answer,) = [answer async for answer in stub.ServerReflectionInfo(asked)]
+    assert "outrider.v1.KvCache" in {service.name for service in answer.list_services_response.service}
 
 
 async def test_a_certificate_of_another_trust_domain_is_refused_though_the_authority_is_trusted(

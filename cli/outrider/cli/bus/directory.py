@@ -10,24 +10,31 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
-from outrider.cli.bus.rights import CLIENT, USERS, client_rights
+import nkeys
+from outrider.cli.bus.rights import ANONYMOUS, USERS, client_rights
 from outrider.cli.bus.seeds import Retired, make_secret, make_seed, public_key, renew_seed
 from outrider.mesh.access import CA
-from outrider.mesh.bus import SEED_SUFFIX
+from outrider.mesh.bus import ACCOUNT, ISSUER, SEED_SUFFIX, Issuer
 from outrider.mesh.bus.rights import Rights, minimal
 from outrider.mesh.errors import ConfigError
 from outrider.mesh.security import BROKER, Certificates, Files
-from outrider.wire.tenants import NAME
+from outrider.wire.subjects import CLIENT
 
 _SERVER = "nats-server"
 _KEY_BYTES = 32
+_MOST_SUBSCRIPTIONS = 1 << 16
+"""Subscriptions of one connection; a gateway has one for each stream, and a few more."""
+_PATIENCE_S = 1
+"""Seconds that the broker waits for credentials, and for a gateway's verdict on them; services wait two."""
+_HEAD = f"# Users of an Outrider mesh, written by `outrider`.\nmax_subscriptions: {_MOST_SUBSCRIPTIONS}\n"
+_NOBODY = "NOBODY"
 
 
 class BusDirectory:
     """The seeds and the configuration; only the owner can enter.
 
-    A seed is in `<user>.nk`, that of a tenant's client in `client-<tenant>.nk`. A broker that reads `users` serves
-    nobody else, and over TLS only where `encrypt` was called.
+    A seed is in `<user>.nk`; `issuer.nk` is the key by which gateways admit clients. A broker that reads `users` serves
+    the users with seeds and the clients that gateways admit, and over TLS only where `encrypt` was called.
     """
 
     def __init__(self, path: Path) -> None:
@@ -67,17 +74,19 @@ class BusDirectory:
         """The file with the seed of ``user``."""
         return self.path / f"{user}{SEED_SUFFIX}"
 
-    def client(self, tenant: str) -> Path:
-        """The file with the seed of the client of ``tenant``."""
-        return self.seed(f"{CLIENT}-{tenant}")
+    @property
+    def client(self) -> Path:
+        """The file with the seed of clients of the only tenant of a mesh without API keys."""
+        return self.seed(f"{CLIENT}-{ANONYMOUS}")
 
     def write(self) -> None:
         """Makes the seeds that are missing, and writes the configuration anew."""
         with _explaining(self.path):
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.path.chmod(0o700)
-            for user in USERS:
-                make_seed(self.seed(user))
+            for seed in (*map(self.seed, USERS), self.client):
+                make_seed(seed)
+            make_seed(self.seed(ISSUER), nkeys.PREFIX_BYTE_ACCOUNT)
             self._write_users()
 
     def encrypt_store(self) -> None:
@@ -88,7 +97,7 @@ class BusDirectory:
             make_secret(self.encryption, cipher.encode())
 
     def renew(self) -> None:
-        """Writes new seeds in the place of all that are there; clients have none then, and nothing is encrypted."""
+        """Writes new seeds in the place of all that are there; the broker then talks in the clear."""
         for old in (*self.path.glob(f"*{SEED_SUFFIX}"), self.tls, self.authorities):
             old.unlink(missing_ok=True)
         self.write()
@@ -121,19 +130,6 @@ class BusDirectory:
                 renew_seed(self.seed(user))
             self._write_users()
 
-    def issue(self, tenant: str) -> Path:
-        """Makes a user for clients of ``tenant``, unless there is one; returns the file of its seed.
-
-        `ConfigError` if ``tenant`` is no name, or if nothing was written here before.
-        """
-        if not NAME.fullmatch(tenant):
-            raise ConfigError(f"{tenant!r} is no name for a tenant: 1 to 64 letters, digits, - and _")
-        self._require_users()
-        with _explaining(self.path):
-            make_seed(self.client(tenant))
-            self._write_users()
-        return self.client(tenant)
-
     def reload(self) -> bool:
         """Has the broker read its configuration again; False if none runs that wrote its process id here."""
         with suppress(OSError):
@@ -162,10 +158,14 @@ class BusDirectory:
             raise ConfigError(f"{self.path} holds no users of a broker: `outrider bus config` writes them")
 
     def _write_users(self) -> None:
-        entries = ",\n".join(_entry(name, key, rights) for name, key, rights in self._rights())
+        entries = ",\n".join(_entry(*user) for user in self._rights())
         includes = "".join(f"include ./{part.name}\n" for part in (self.encryption, self.tls) if part.exists())
-        users = f"authorization: {{users: [\n{entries}\n]}}\n"
-        _replace(self.users, f"# Users of an Outrider mesh, written by `outrider`.\n{includes}{users}")
+        accounts = f"accounts: {{\n{ACCOUNT}: {{jetstream: enabled, users: [\n{entries}\n]}}\n{_NOBODY}: {{}}\n}}\n"
+        callout = _callout(Issuer(self.seed(ISSUER)), public_key(self.client))
+        _replace(
+            self.users,
+            f"{_HEAD}{includes}{accounts}authorization: {{timeout: {_PATIENCE_S}, auth_callout: {callout}}}\n",
+        )
 
     def _rights(self) -> Iterator[tuple[str, str, Rights]]:
         """Name, public key and rights of every user."""
@@ -173,15 +173,28 @@ class BusDirectory:
             yield user, public_key(self.seed(user)), rights
         for user, key in Retired(self.path).valid():
             yield f"{user}, until its old key ends", key, USERS[user]
-        for seed in sorted(self.path.glob(f"{CLIENT}-*{SEED_SUFFIX}")):
-            key, tenant = public_key(seed), seed.stem.removeprefix(f"{CLIENT}-")
-            yield seed.stem, key, client_rights(tenant, key)
+        key = public_key(self.client)
+        yield self.client.stem, key, client_rights(ANONYMOUS, key)
 
 
 def _entry(name: str, key: str, rights: Rights) -> str:
     permissions = {"publish": minimal(rights.publish), "subscribe": minimal(rights.subscribe)}
-    user = msgspec.json.encode({"nkey": key, "permissions": permissions})
-    return f"# {name}\n{msgspec.json.format(user, indent=2).decode()}"
+    return f"# {name}\n{_formatted({'nkey': key, 'permissions': permissions})}"
+
+
+def _callout(issuer: Issuer, known: str) -> str:
+    """Has the broker ask gateways about everybody who is no user of an account.
+
+    nats-server asks about users with seeds as well, unless they are in ``auth_users``, which cannot change while it
+    runs, or in an account that is not allowed to be asked about. It wants one of each, so that there is an account of
+    nobody, and the user with the key ``known``.
+    """
+    of = {"issuer": issuer.public_key, "xkey": issuer.xkey, "account": ACCOUNT}
+    return _formatted(of | {"auth_users": [known], "allowed_accounts": [_NOBODY]})
+
+
+def _formatted(content: object) -> str:
+    return msgspec.json.format(msgspec.json.encode(content), indent=2).decode()
 
 
 def _quoted(path: Path) -> str:

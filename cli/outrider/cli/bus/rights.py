@@ -1,7 +1,7 @@
 """The users of the broker, and what each may publish and subscribe to. All else is forbidden.
 
-The subjects are those of the modules that use them. A kind of service is one user, however many processes it has; a
-client's user belongs to one tenant.
+The subjects are those of the modules that use them. A kind of service is one user, however many processes it has. A
+client's user belongs to one tenant; gateways admit it by its API key.
 """
 
 from __future__ import annotations
@@ -17,19 +17,21 @@ from outrider.wire.frames import token_subject
 from outrider.wire.page_news import news_subject
 from outrider.wire.subjects import (
     BILLS_BUCKET,
-    CANCEL,
-    GENERATE,
+    CALLOUT,
+    CLIENT,
     GRAMMARS_CONDEMNED,
-    HELLO,
     LIMITS_BUCKET,
-    MODELS,
-    RESUME,
+    REQUESTS,
     STREAMS_TAKEN,
+    client_subjects,
+    client_user,
     record_subject,
 )
 
-ADMIN, SUPERVISOR, CLIENT = "admin", "supervisor", "client"
-_REQUESTS = (HELLO, MODELS, GENERATE, f"{GENERATE}.>", RESUME, CANCEL)
+ADMIN, SUPERVISOR = "admin", "supervisor"
+ANONYMOUS = "default"
+"""The tenant of all requests to a gateway that asks for no keys."""
+_CALLOUT_REPLIES = "$SYS._INBOX.*.*"
 _DISCOVERY = "$SRV.>"
 """Subjects of NATS's services protocol (ADR-32)."""
 
@@ -59,7 +61,9 @@ _GATEWAY = (
     | writing(prompts.BUCKET)
     | publishing(STREAMS_TAKEN, GRAMMARS_CONDEMNED, f"{inbox(CLIENT)}.>", f"{inbox(ADMIN)}.>")
     | subscribing(STREAMS_TAKEN, GRAMMARS_CONDEMNED, token_subject("*", "*"), news_subject("*"))
-    | subscribing(*_REQUESTS, _DISCOVERY)
+    | subscribing(*REQUESTS, _DISCOVERY)
+    | subscribing(CALLOUT)
+    | publishing(_CALLOUT_REPLIES)
 )
 _VERIFIER = publishing(token_subject("*", "*"), news_subject("*")) | reading(prompts.BUCKET)
 _ADMIN = (
@@ -83,11 +87,7 @@ USERS: Mapping[str, Rights] = {
 """Users of every mesh: its kinds of services, `outrider up` (supervisor), and the commands that manage it (admin)."""
 
 
-def client_user(public_key: str) -> str:
-    """The name of a client's user; with its key in it, no client can listen to another's inbox."""
-    return f"{CLIENT}.{public_key}"
-
-
-def client_rights(tenant: str, public_key: str) -> Rights:
-    """What a client of ``tenant`` may do: send requests, and read the answers of that tenant."""
-    return publishing(*_REQUESTS) | subscribing(token_subject(tenant, "*")) | _receiving(client_user(public_key))
+def client_rights(tenant: str, name: str) -> Rights:
+    """What the client ``name`` of ``tenant`` may do."""
+    subjects = client_subjects(tenant, inbox(client_user(name)))
+    return publishing(*subjects.publish) | subscribing(*subjects.subscribe)

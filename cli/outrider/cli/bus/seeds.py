@@ -16,9 +16,9 @@ from outrider.mesh.errors import ConfigError
 _SEED_BYTES = 32
 
 
-def make_seed(path: Path) -> None:
-    """Writes the seed of a new user, unless ``path`` has one."""
-    make_secret(path, nkeys.encode_seed(secrets.token_bytes(_SEED_BYTES), nkeys.PREFIX_BYTE_USER))
+def make_seed(path: Path, prefix: int = nkeys.PREFIX_BYTE_USER) -> None:
+    """Writes the seed of a new user, or of what ``prefix`` says, unless ``path`` has one."""
+    make_secret(path, nkeys.encode_seed(secrets.token_bytes(_SEED_BYTES), prefix))
 
 
 def make_secret(path: Path, content: bytes) -> None:

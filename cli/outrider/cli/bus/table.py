@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from outrider.cli.bus.rights import CLIENT, USERS, client_rights
+from outrider.cli.bus.rights import USERS, client_rights
 from outrider.mesh.bus.rights import minimal
+from outrider.wire.subjects import CLIENT
 
 
 def rights_table() -> str:

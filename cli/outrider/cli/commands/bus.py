@@ -47,15 +47,6 @@ def rotate(
     _run(directory, lambda bus: _rotate(bus, grace))
 
 
-@bus_app.command("issue")
-def issue(
-    directory: Directory,
-    tenant: Annotated[str, typer.Option(help="Tenant whose requests and answers the user may send and read.")],
-) -> None:
-    """Make a user for clients of a tenant, and have the broker read its users again."""
-    _run(directory, lambda bus: _issue(bus, tenant))
-
-
 @bus_app.command("rights")
 def rights() -> None:
     """Print what each user may publish and subscribe to, as a Markdown table."""
@@ -73,7 +64,7 @@ def _write(bus: BusDirectory, encrypt_store: bool, certs: Path | None) -> None:
         bus.encrypt(Files("tls", certs / f"{BROKER}.crt", certs / f"{BROKER}.key", certs / "ca.crt"))
     bus.write()
     users, pid = bus.users.resolve(), bus.pid.resolve()
-    print(f"nats-server --jetstream --config {users} --pid {pid} serves the users in it, and no others.")
+    print(f"nats-server --jetstream --config {users} --pid {pid} serves the users in it, and clients with API keys.")
     print(f"Services find their seeds by nats_credentials = {str(bus.path.resolve())!r}.")
 
 
@@ -83,11 +74,6 @@ def _rotate(bus: BusDirectory, grace_s: float) -> None:
     print(f"New seeds are in {bus.path}; the old ones end in {grace_s:g} s.", flush=True)
     time.sleep(grace_s)
     bus.write()
-    _reload(bus)
-
-
-def _issue(bus: BusDirectory, tenant: str) -> None:
-    print(bus.issue(tenant))
     _reload(bus)
 
 

@@ -18,9 +18,6 @@ from outrider.mesh.bus import Login
 from outrider.mesh.errors import ConfigError
 from outrider.mesh.security import Certificates, Trust, trust_of
 
-ANONYMOUS = "default"
-"""The tenant of all requests to a gateway that asks for no keys."""
-
 
 @dataclass(frozen=True)
 class BrokerPlan:
@@ -62,8 +59,6 @@ def plan_broker(options: UpOptions, settings: SettingsByKind, log_dir: Path) -> 
     if certificates:
         bus.encrypt(certificates.files)
         bus.write()
-    if settings["gateway"]["auth"].value == "none":
-        bus.issue(ANONYMOUS)
     port = hold_port()
     command = _command(port, options.nats_store or log_dir / "nats", bus)
     process = ProcessSpec("nats", command, log_dir / "nats.log", named=False)
@@ -88,7 +83,7 @@ def _require_no_credentials(settings: SettingsByKind) -> None:
 
 def _command(port: int, store: Path, bus: BusDirectory) -> list[str]:
     address = ["--addr", "127.0.0.1", "--port", str(port)]
-    files = ["--store_dir", str(store), "--config", str(bus.users), "--pid", str(bus.pid)]
+    files = ["--store_dir", str(store), "--config", str(bus.users)]
     return [str(_nats_server()), *address, "--jetstream", *files]
 
 

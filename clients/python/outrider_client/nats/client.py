@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ class AsyncClient(AsyncBlock):
         seed: file with the seed of the user's nkey, if NATS requires one; `OSError` if it cannot be read.
         ca: PEM file of the authorities to trust, for ``tls://`` URLs; the system's if absent. `OSError` or
             `ssl.SSLError` if it is no certificate.
-        api_key: API key for the gateways.
+        api_key: API key for the gateways, and for NATS, if neither a seed nor the URLs name a user.
         timeout: seconds that a gateway may take to answer.
         max_retries: retries if no gateway answers, and after a retryable error.
         retry_after_s: longest wait in seconds that a gateway may ask for; with a longer one, the error is raised.
@@ -68,17 +69,19 @@ class AsyncClient(AsyncBlock):
         silence_s: float = 15.0,
     ) -> None:
         self._servers = [servers] if isinstance(servers, str) else list(servers)
-        self._login = login(Path(seed)) if seed is not None else {}
+        self._login = login(self._servers, Path(seed) if seed is not None else None, api_key)
         self._login |= trust(Path(ca)) if ca is not None else {}
         self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else None
         self._timeout, self._retries, self._patience_s = timeout, max_retries, retry_after_s
         self.resume_s, self.silence_s = resume_s, silence_s
         self._client = Client()
         self._joining = asyncio.Lock()
+        self._on_loss: dict[Callable[[], None], None] = {}
         self._prefix = ""
 
     async def close(self) -> None:
         """Closes the connection to NATS."""
+        self._on_loss.clear()
         if self._client.is_connected or self._client.is_reconnecting:
             await self._client.close()
 
@@ -148,8 +151,16 @@ class AsyncClient(AsyncBlock):
         _require_success(message)
         return message.data
 
+    def on_loss(self, callback: Callable[[], None]) -> None:
+        """Calls ``callback`` when NATS ends the connection, as it does after some minutes where it knows keys."""
+        self._on_loss[callback] = None
+
+    def forget_loss(self, callback: Callable[[], None]) -> None:
+        """Ends `on_loss`."""
+        self._on_loss.pop(callback, None)
+
     async def connected(self) -> Client:
-        """The connection, opened at first use; it reconnects by itself."""
+        """The connection, opened at first use and after NATS has ended it; it reconnects by itself."""
         async with self._joining:
             if not (self._client.is_connected or self._client.is_reconnecting):
                 self._client = await self._join()
@@ -160,13 +171,23 @@ class AsyncClient(AsyncBlock):
         try:
             async with asyncio.timeout(self._timeout):
                 await client.connect(
-                    self._servers, connect_timeout=2, max_reconnect_attempts=-1, error_cb=errors.note, **self._login
+                    self._servers,
+                    connect_timeout=2,
+                    max_reconnect_attempts=-1,
+                    error_cb=errors.note,
+                    closed_cb=partial(self._closed, client),
+                    **self._login,
                 )
         except (OSError, nats.errors.Error) as error:
             await client.close()
             why = errors.text or str(error) or type(error).__name__
             raise ConnectionFailedError(f"NATS was not reached: {why}") from error
         return client
+
+    async def _closed(self, client: Client) -> None:
+        if client is self._client:  # and not one that was never connected
+            for callback in list(self._on_loss):
+                callback()
 
     async def _request(self, endpoint: str, body: Body) -> Msg:
         client = await self.connected()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import ssl
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import nats.errors
 import nkeys
@@ -21,11 +24,26 @@ class Connection(Client):
         return super()._connect_command()
 
 
-def login(seed: Path) -> dict[str, Any]:
-    """Options of `nats.connect` for the user whose seed is in the file: its nkey, and its own inbox."""
-    text = seed.read_text(encoding="ascii").strip()
-    public_key = nkeys.from_seed(text.encode()).public_key.decode()
-    return {"nkeys_seed_str": text, "inbox_prefix": f"_INBOX.client.{public_key}"}
+_DIGITS = 32
+
+
+def login(servers: Sequence[str], seed: Path | None, api_key: str | None) -> dict[str, Any]:
+    """Options of `nats.connect`: what proves who the client is, and its own inbox.
+
+    A ``seed`` counts before a user and password in the URLs of ``servers``, and these before the ``api_key``.
+    """
+    if seed is not None:
+        text = seed.read_text(encoding="ascii").strip()
+        public_key = nkeys.from_seed(text.encode()).public_key.decode()
+        return {"nkeys_seed_str": text, "inbox_prefix": _inbox(public_key)}
+    if api_key and not any(urlsplit(server).username for server in servers):
+        digest = hashlib.sha256(api_key.encode()).hexdigest()[:_DIGITS]
+        return {"token": api_key, "inbox_prefix": _inbox(digest)}
+    return {}
+
+
+def _inbox(name: str) -> str:
+    return f"_INBOX.client.{name}"
 
 
 def trust(ca: Path) -> dict[str, Any]:

@@ -39,7 +39,7 @@ class AsyncStream(AsyncBlock):
         self._client, self._body, self._id = client, body, request_id
         self._start = list(from_index) or [0] * int((body or {}).get("n", 1))
         self._attempts = client.attempts()
-        self._messages: asyncio.Queue[tuple[Subscription | None, bytes]] = asyncio.Queue()
+        self._messages: asyncio.Queue[tuple[Subscription | None, bytes | None]] = asyncio.Queue()
         self._subscriptions: list[Subscription] = []
         self._relay: Subscription | None = None
         self._choices: Choices | None = None
@@ -67,6 +67,7 @@ class AsyncStream(AsyncBlock):
                 await self._client.cancel(self._id)
 
     async def _read(self) -> AsyncGenerator[Chunk, None]:
+        self._client.on_loss(self._lost)
         try:
             choices = await (self._follow() if self._body is None else self._begin(self._body))
             while not choices.done:
@@ -75,6 +76,7 @@ class AsyncStream(AsyncBlock):
                     self._attempts.succeeded(self._client.resume_s)
                     yield chunk
         finally:
+            self._client.forget_loss(self._lost)
             for subscription in [*self._subscriptions, *([self._relay] if self._relay else [])]:
                 with suppress(nats.errors.Error):
                     await subscription.unsubscribe()
@@ -103,6 +105,8 @@ class AsyncStream(AsyncBlock):
         source: Subscription | None = self._relay
         try:
             source, data = await asyncio.wait_for(self._messages.get(), self._client.silence_s)
+            if data is None:
+                raise Gap("the connection was lost")
             return choices.take(data)
         except (Gap, TimeoutError):
             if source is self._relay:  # otherwise the stream was resumed already
@@ -119,7 +123,8 @@ class AsyncStream(AsyncBlock):
     async def _resume(self, choices: Choices) -> None:
         """Asks a gateway to relay the stream."""
         if self._relay is not None:
-            await self._relay.unsubscribe()
+            with suppress(nats.errors.Error):  # it ends with its connection as well
+                await self._relay.unsubscribe()
         answered: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
         relay: Subscription | None = None
 
@@ -132,6 +137,9 @@ class AsyncStream(AsyncBlock):
         body = {"request_id": self._id, "from_index": choices.resume_index}
         self._relay = relay = await self._client.post("resume", body, take)
         choices.accepted = _decode_accepted(await self._client.answer(answered))
+
+    def _lost(self) -> None:
+        self._messages.put_nowait((self._relay, None))
 
     async def _on_frame(self, message: Msg) -> None:
         self._messages.put_nowait((None, message.data))

@@ -80,8 +80,9 @@ def span(name: str, *, kind: SpanKind = SpanKind.INTERNAL, **attributes: Any) ->
     if _State.tracer is None:
         yield trace.INVALID_SPAN
         return
-    how = {"record_exception": False, "set_status_on_exception": False}
-    with _State.tracer.start_as_current_span(name, kind=kind, attributes=attributes or None, **how) as current:
+    with _State.tracer.start_as_current_span(
+        name, kind=kind, attributes=attributes or None, record_exception=False, set_status_on_exception=False
+    ) as current:
         try:
             yield current
         except Exception as error:

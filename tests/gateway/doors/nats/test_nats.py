@@ -19,7 +19,6 @@ import openai
 import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
-from outrider.cli.processes.broker import ANONYMOUS
 from outrider.mesh.addresses import hold_port
 from outrider.mesh.registry import Registry
 from outrider.v1 import inference_pb2 as pb
@@ -157,7 +156,7 @@ async def test_the_client_in_the_documentation_prints_the_answer(streaming: Stac
     script = DOCUMENT.read_text().partition("```python\n")[2].partition("```")[0]
     assert "nats://127.0.0.1:4222" in script
     command = [sys.executable, "-c", script.replace("nats://127.0.0.1:4222", streaming.broker.url)]
-    command.append(str(streaming.users.client(ANONYMOUS)))
+    command.append(str(streaming.users.client))
     done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60, check=True)
     told = await _whole(one, seed=1, max_tokens=32, ignore_eos=False)
     assert done.stdout == told["choices"][0]["text"]
