@@ -52,6 +52,7 @@ def files(folder: Path) -> dict[str, bytes]:
 def test_a_folder_has_what_its_service_needs_and_nothing_of_another(folders: Path) -> None:
     parts = {kind: {f"{kind}.nk", f"{kind}.crt", f"{kind}.key", "ca.crt"} for kind in SERVICES}
     parts |= {"admin": {"admin.nk"}, "broker": {"users.conf", "encryption.conf"}}
+    parts["gateway"].add("issuer.nk")
     assert files(folders).keys() == {f"{folder}/{name}" for folder, names in parts.items() for name in names}
     modes = {name: stat.S_IMODE((folders / name).stat().st_mode) for name in files(folders)}
     assert {name for name, mode in modes.items() if mode != 0o600} == {n for n in modes if n.endswith(".crt")}

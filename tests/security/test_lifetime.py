@@ -12,6 +12,7 @@ import nats
 import pytest
 from outrider.cli.bus.directory import BusDirectory
 from outrider.gateway.admission.access_control import AccessControl
+from outrider.gateway.admission.credentials import Credentials
 from outrider.gateway.admission.directory import Directory
 from outrider.gateway.admission.memory_limits import MemoryStore
 from outrider.gateway.doors.nats.callout import Callout
@@ -62,7 +63,7 @@ async def admitting(gateway: Bus, users: BusDirectory, tasks: Tasks) -> Callout:
     await directory.start()
     issuer = find_issuer(str(users.path))
     assert issuer is not None
-    made = Callout(gateway, tasks, AccessControl(MemoryStore(gateway), directory, []), issuer, LIFETIME_S)
+    made = Callout(gateway, tasks, AccessControl(MemoryStore(gateway), Credentials(directory, None)), issuer, LIFETIME_S)
     await made.open()
     return made
 
