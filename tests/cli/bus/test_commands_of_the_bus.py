@@ -6,11 +6,15 @@ from pathlib import Path
 
 import pytest
 from outrider.cli.bus.directory import BusDirectory
+from outrider.cli.bus.runs import running_broker
 from outrider.cli.processes.options import UpOptions
 from outrider.cli.processes.plan import make_plan
+from outrider.mesh.access import BROKERS
 from outrider.mesh.errors import ConfigError
 
+from tests.certificates import Certified
 from tests.cli.commands import outrider
+from tests.users import guarded_broker
 
 
 def test_seeds_are_kept_and_the_list_of_users_is_written_anew(tmp_path: Path) -> None:
@@ -47,3 +51,31 @@ def test_credentials_are_refused_for_a_broker_that_is_started(tmp_path: Path) ->
         make_plan(UpOptions(port=0, log_dir=tmp_path, sets=sets))
     plan = make_plan(UpOptions(port=0, log_dir=tmp_path, sets=sets, nats_url="nats://127.0.0.1:4222"))
     assert (plan.broker.process, plan.broker.credentials, plan.broker.login.credentials) == (None, None, None)
+
+
+def test_the_one_broker_that_runs_is_found_and_of_several_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    assert running_broker() is None
+    brokers = []
+    for name in ("one", "two"):
+        bus = BusDirectory(tmp_path / name)
+        brokers.append(guarded_broker(bus))
+        BROKERS.remember(brokers[-1].url, bus.path)
+        brokers[-1].start()
+    with pytest.raises(ConfigError, match="several meshes run on this host: --nats-url is one of"):
+        running_broker()
+    brokers[0].kill()
+    assert running_broker() == brokers[1].url
+    brokers[1].kill()
+
+
+def test_the_broker_shows_a_certificate_of_its_kind_and_keeps_it_when_users_change(tmp_path: Path) -> None:
+    certified = Certified(tmp_path / "certs")
+    bus = BusDirectory(tmp_path / "bus")
+    done = outrider("bus", "config", str(bus.path), "--certs", str(certified.directory.path))
+    assert (done.returncode, "broker.crt' cannot be read" in done.stderr) == (2, True)
+    certified.issue("broker")
+    assert outrider("bus", "config", str(bus.path), "--certs", str(certified.directory.path)).returncode == 0
+    assert outrider("bus", "issue", str(bus.path), "--tenant", "acme").returncode == 0
+    assert "include tls.conf" in bus.users.read_text()
+    assert bus.authorities.read_bytes() == certified.ca.read_bytes()

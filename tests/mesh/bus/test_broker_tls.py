@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from outrider.cli.bus.directory import BusDirectory
 from outrider.mesh.bus import Bus, find_login
 from outrider.mesh.errors import Unavailable
-from outrider.mesh.security import Certificates, Trust, trust_in, trust_of
+from outrider.mesh.security import Certificates, Files, Trust, trust_in, trust_of
 from structlog.testing import capture_logs
 
 from tests.broker import Broker
@@ -46,14 +47,32 @@ def url(broker: Broker) -> str:
     return broker.url.replace("nats://", "tls://")
 
 
-async def joined(url: str, users: BusDirectory, trust: Trust, wait_s: float = 10) -> Bus:
+@contextmanager
+def serving(path: Path, files: Files | None = None) -> Iterator[str]:
+    """The URL of another broker: with this certificate, of whatever kind, or in the clear."""
+    bus = BusDirectory(path)
+    bus.write()
+    if files:
+        bus.tls.write_text(f'tls: {{cert_file: "{files.certificate}", key_file: "{files.key}"}}')
+    broker = guarded_broker(bus)
+    broker.start()
+    yield broker.url.replace("nats://", "tls://")
+    broker.kill()
+
+
+async def joined(url: str, users: BusDirectory, trust: Trust) -> Bus:
     bus = Bus()
-    try:
-        await bus.connect(url, "test", wait_s, find_login(str(users.path), "verifier"), trust)
-    except Unavailable:
-        await bus.close()
-        raise
+    await bus.connect(url, "test", 30, find_login(str(users.path), "verifier"), trust)
     return bus
+
+
+async def refused(url: str, users: BusDirectory, trust: Trust) -> str:
+    """Why the broker at ``url`` cannot be joined."""
+    bus = Bus()
+    with pytest.raises(Unavailable) as caught:
+        await bus.connect(url, "test", 3, find_login(str(users.path), "verifier"), trust)
+    await bus.close()
+    return caught.value.message
 
 
 async def heard(speaker: Bus, listener: Bus) -> bool:
@@ -76,45 +95,24 @@ async def test_services_and_commands_join_a_broker_of_their_trust_domain_at_what
         await bus.close()
 
 
-async def test_a_broker_of_another_authority_is_refused_in_one_sentence(
-    url: str, users: BusDirectory, tmp_path: Path
+async def test_whoever_is_no_broker_of_the_mesh_is_refused_in_one_sentence(
+    url: str, users: BusDirectory, certified: Certified, tmp_path: Path
 ) -> None:
-    other = Certified(tmp_path / "other")
-    sentence = f"the certificate of the broker at {url} is not trusted: unable to get local issuer certificate"
-    with pytest.raises(Unavailable) as caught:
-        await joined(url, users, trust_in(other.ca), wait_s=1)
-    assert caught.value.message == sentence
-    with pytest.raises(Unavailable, match="is not trusted"):
-        await joined(url, users, Trust(), wait_s=1)
-
-
-async def test_a_service_that_has_only_got_to_the_brokers_address_is_no_broker(
-    users: BusDirectory, certified: Certified
-) -> None:
-    stolen = BusDirectory(users.path.parent / "stolen")
-    stolen.write()
-    files = certified.issue("verifier")
-    stolen.tls.write_text(users.tls.read_text().replace("broker.", "verifier."))
-    assert files.key.exists()
-    broker = guarded_broker(stolen)
-    broker.start()
-    url = broker.url.replace("nats://", "tls://")
-    with pytest.raises(Unavailable, match="is not that of a broker"):
-        await joined(url, stolen, trust_in(certified.ca), wait_s=1)
-    broker.kill()
-
-
-async def test_each_side_in_the_clear_is_refused_in_one_sentence(
-    broker: Broker, users: BusDirectory, certified: Certified
-) -> None:
-    with pytest.raises(Unavailable, match="the broker asks for TLS: write tls:// in nats_url"):
-        await joined(broker.url, users, trust_in(certified.ca), wait_s=1)
-    broker.kill()
-    users.tls.unlink()
-    users.write()
-    broker.start()
-    with pytest.raises(Unavailable, match="the broker does not speak TLS, and nats_url asks for it"):
-        await joined(broker.url.replace("nats://", "tls://"), users, trust_in(certified.ca), wait_s=1)
+    stranger = Certified(tmp_path / "stranger")
+    with serving(tmp_path / "verifier", certified.issue("verifier")) as thief, serving(tmp_path / "plain") as plain:
+        told = await asyncio.gather(
+            refused(url, users, trust_in(stranger.ca)),
+            refused(url, users, Trust()),
+            refused(thief, users, trust_in(certified.ca)),
+            refused(plain, users, trust_in(certified.ca)),
+            refused(url.replace("tls://", "nats://"), users, trust_in(certified.ca)),
+        )
+    untrusted = f"the certificate of the broker at {url} is not trusted: unable to get local issuer certificate"
+    assert told[0] == untrusted
+    assert told[1].startswith(f"the certificate of the broker at {url} is not trusted: ")
+    assert told[2] == f"the certificate of the broker at {thief} is not that of a broker"
+    assert told[3] == f"NATS at {plain} was not joined: the broker does not speak TLS, and nats_url asks for it"
+    assert told[4].endswith(" was not joined: the broker asks for TLS: write tls:// in nats_url")
 
 
 async def test_a_broker_whose_certificate_expired_is_refused_until_it_has_a_new_one(
