@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import ssl
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
@@ -26,6 +27,8 @@ _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 2.0
 _STREAM = "text/event-stream"
 _RESPONSES = "/v1/responses"
+_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+_making_decoders = threading.Lock()
 
 
 def trusted(ca: str | None) -> ssl.SSLContext | bool:
@@ -86,9 +89,17 @@ def error_of_response(response: httpx.Response) -> GatewayError:
 def decoded(data: bytes | str, kind: type[T]) -> T:
     """The JSON of an answer; `UnreadableAnswerError` if ``data`` is no JSON of this kind."""
     try:
-        return msgspec.json.decode(data, type=kind)
+        return _decoder(kind).decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise unreadable(data) from error
+
+
+def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
+    """The decoder of ``kind``: msgspec crashes where two threads use a type for the first time at once."""
+    with _making_decoders:
+        if kind not in _decoders:
+            _decoders[kind] = msgspec.json.Decoder(kind)
+        return _decoders[kind]
 
 
 def is_stream(response: httpx.Response) -> bool:

@@ -158,12 +158,15 @@ class _ErrorAnswer(msgspec.Struct):
     error: ErrorBody
 
 
+_decode_error = msgspec.json.Decoder(_ErrorAnswer).decode
+
+
 def error_of_answer(
     status: int, body: bytes, request_id: str | None = None, retry_after: str | None = None
 ) -> GatewayError:
     """The error of an answer with ``status``; its body may be a proxy's."""
     try:
-        error = msgspec.json.decode(body, type=_ErrorAnswer).error
+        error = _decode_error(body).error
     except (msgspec.DecodeError, UnicodeDecodeError):
         error = ErrorBody()
     return _make(status, error, request_id, _seconds(retry_after))
