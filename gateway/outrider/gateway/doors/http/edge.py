@@ -34,8 +34,10 @@ class Edge:
             return
         exchange = _Exchange(scope, send)
         scope["state"]["body_idle_s"] = self._body_idle_s
-        with continued_span(_headers(scope), f"{scope['method']} {scope['path']}") if tracing() else nullcontext():
+        with continued_span(_headers(scope), scope["method"]) if tracing() else nullcontext() as span:
             await self._answer(scope, receive, exchange)
+            if span is not None:
+                span.update_name(f"{scope['method']} {exchange.route}")
         metrics.requests.labels(exchange.route, str(exchange.status)).inc()
 
     async def _answer(self, scope: Scope, receive: Receive, exchange: _Exchange) -> None:
@@ -60,7 +62,7 @@ class _Exchange:
 
     @property
     def route(self) -> str:
-        """The route's pattern, for metrics: paths as clients write them would make too many metrics."""
+        """The route's pattern, for metrics and traces: what clients write as a path would be too many names."""
         route = self._scope.get("route")
         return str(route.path) if route is not None else "none"
 
