@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import aclosing, suppress
@@ -242,11 +243,11 @@ class _Launch:
     taken_over: bool = False
 
     def prepared(self, jobs: Iterable[Job]) -> list[Job]:
-        """``jobs`` with the stream's id and record, which their verifiers keep for other gateways."""
-        if not self.resumable:
-            return list(jobs)
-        record = self.record.encode_for_verifier()
-        return [msgspec.structs.replace(job, stream_id=self.key.request, record=record) for job in jobs]
+        """``jobs`` that begin now, with the stream's id and record, which their verifiers keep for other gateways."""
+        fields: dict[str, Any] = {"begun": time.monotonic()}
+        if self.resumable:
+            fields |= {"stream_id": self.key.request, "record": self.record.encode_for_verifier()}
+        return [msgspec.structs.replace(job, **fields) for job in jobs]
 
 
 async def _all(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from math import inf
 
 from outrider.gateway.routing.job import Job
 from outrider.mesh.errors import PermissionDenied
 
 
 class ErasedTenants:
-    """Refuses the jobs of a tenant that are older than the tenant's erasure."""
+    """Refuses the jobs of a tenant that began before the tenant's erasure."""
 
     def __init__(self) -> None:
         self._erased_at: dict[str, float] = {}
@@ -19,6 +20,6 @@ class ErasedTenants:
         self._erased_at[tenant] = time.monotonic()
 
     def check(self, job: Job) -> None:
-        """Raises `PermissionDenied` if the job's tenant was erased after the job was made."""
-        if job.created <= self._erased_at.get(job.caller.tenant, 0.0):
+        """Raises `PermissionDenied` if the job's tenant was erased after the job began."""
+        if job.begun <= self._erased_at.get(job.caller.tenant, -inf):
             raise PermissionDenied("the tenant was erased")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 import msgspec
@@ -20,7 +19,8 @@ class Job(msgspec.Struct, frozen=True):
     """A tokenized request for one answer, which any verifier of its model can take.
 
     A resumable stream has a ``stream_id`` and a ``record``: the verifier keeps both, so that another gateway can find
-    the stream there. ``prompt`` holds token ids; ``created`` is in seconds of the monotonic clock, ``filters`` names.
+    the stream there. ``prompt`` holds token ids, ``filters`` names; ``begun`` is when its flight began, in seconds of the
+    monotonic clock.
     """
 
     request_id: str
@@ -35,7 +35,7 @@ class Job(msgspec.Struct, frozen=True):
     coalesce: bool = False
     stream_id: str = ""
     record: bytes = b""
-    created: float = msgspec.field(default_factory=time.monotonic)
+    begun: float = 0.0
     filters: tuple[str, ...] = ()
 
     @property
