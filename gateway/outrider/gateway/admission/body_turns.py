@@ -16,7 +16,7 @@ MOST_HELD = 64 << 20
 """Bytes that the large bodies of one tenant may hold in memory at once, arriving or waiting."""
 MOST_WAIT_S = 20.0
 """Seconds that a tenant's body may wait for its turn; a later one is refused."""
-PAUSE = 50
+PAUSE = 100
 """Seconds between two large bodies of a tenant, for each second that the event loop spent with the first."""
 
 
