@@ -31,8 +31,9 @@ def require_plain(data: bytes, name: str = "the body") -> None:
 
     Names of inner objects are not checked: that would take longer than parsing. Data that is not JSON passes.
     """
-    opened = data.count(b"[") + data.count(b"{")
-    if opened > DEPTH or opened + data.count(b":") > ENTRIES or data.count(b",") > VALUES:
+    opened, quotes = data.count(b"[") + data.count(b"{"), data.count(b'"')
+    many = opened + data.count(b":") > ENTRIES or data.count(b",") > VALUES or quotes > 2 * STRINGS
+    if opened > DEPTH or many:
         _require_shape(_outside_strings(data, name), name)
     if (name_twice := _MEMBER_NAMES.first_duplicate(data, name)) is not None:
         raise InvalidRequest(f"{name_twice[:_SHOWN]} is given twice: give it once", param=name_twice[:_SHOWN])
