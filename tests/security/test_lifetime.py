@@ -63,7 +63,9 @@ async def admitting(gateway: Bus, users: BusDirectory, tasks: Tasks) -> Callout:
     await directory.start()
     issuer = find_issuer(str(users.path))
     assert issuer is not None
-    made = Callout(gateway, tasks, AccessControl(MemoryStore(gateway), Credentials(directory, None)), issuer, LIFETIME_S)
+    made = Callout(
+        gateway, tasks, AccessControl(MemoryStore(gateway), Credentials(directory, None)), issuer, LIFETIME_S
+    )
     await made.open()
     return made
 

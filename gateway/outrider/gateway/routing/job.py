@@ -19,8 +19,8 @@ class Job(msgspec.Struct, frozen=True):
     """A tokenized request for one answer, which any verifier of its model can take.
 
     A resumable stream has a ``stream_id`` and a ``record``: the verifier keeps both, so that another gateway can find
-    the stream there. ``prompt`` holds token ids, ``filters`` names; ``begun`` is when its flight began, in seconds of the
-    monotonic clock.
+    the stream there. ``prompt`` holds token ids, ``filters`` names; ``begun`` is when the flight began, in seconds of
+    the monotonic clock.
     """
 
     request_id: str
