@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import httpx
@@ -10,9 +10,8 @@ import nats
 import pytest
 from outrider.loadtest.hostile.case import ANSWER_S, Target
 from outrider.loadtest.hostile.table import CASES, markdown
-from outrider.mesh.addresses import hold_port
 
-from tests.gateway.stack import MODEL, Stack
+from tests.gateway.stack import MODEL, RUNNING, WAITING, Stack, stack
 from tests.processes import ServiceProcess
 
 pytestmark = pytest.mark.timeout(300)  # whichever test comes first waits for a mesh to start
@@ -22,27 +21,29 @@ BODY_BYTES, CONNECTIONS = 4 << 20, 30
 
 
 @pytest.fixture(scope="module")
-def addresses() -> tuple[int, int]:
-    return hold_port(), hold_port()
+def alone(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """A mesh of its own: gateways that ask for keys must not answer over NATS in the place of this one."""
+    with stack(directory, tmp_path_factory.mktemp("logs"), stores=True) as made:
+        made.add_model("tokenizer")
+        made.add_model("verifier", max_running=RUNNING, max_waiting=WAITING)
+        yield made
 
 
 @pytest.fixture(scope="module")
-def gateway(shared: Stack, addresses: tuple[int, int]) -> ServiceProcess:
+def gateway(alone: Stack) -> ServiceProcess:
     """A gateway with all doors, which is soon tired of waiting."""
-    port, grpc_port = addresses
     bounds = {"max_body_bytes": BODY_BYTES, "max_connections_per_address": CONNECTIONS}
-    made = shared.add("gateway", port=port, grpc_port=grpc_port, header_s=0.5, body_idle_s=0.5, **bounds)
-    made.wait_ready()
+    made = alone.add("gateway", port=alone.port, grpc_port=alone.grpc_port, header_s=0.5, body_idle_s=0.5, **bounds)
+    alone.wait_ready()
     return made
 
 
 @pytest.fixture
-async def target(shared: Stack, gateway: ServiceProcess, addresses: tuple[int, int]) -> AsyncIterator[Target]:
-    url, grpc = f"http://127.0.0.1:{addresses[0]}", f"127.0.0.1:{addresses[1]}"
+async def target(alone: Stack, gateway: ServiceProcess) -> AsyncIterator[Target]:
     headers = {"content-type": "application/json"}
-    async with httpx.AsyncClient(base_url=url, headers=headers, timeout=ANSWER_S, trust_env=False) as http:
-        client = await nats.connect(shared.broker.url)
-        yield Target(url, grpc, client, http, MODEL, body_bytes=BODY_BYTES, connections=CONNECTIONS)
+    async with httpx.AsyncClient(base_url=alone.url, headers=headers, timeout=ANSWER_S, trust_env=False) as http:
+        client = await nats.connect(alone.broker.url)
+        yield Target(alone.url, alone.grpc, client, http, MODEL, body_bytes=BODY_BYTES, connections=CONNECTIONS)
         await client.close()
 
 
