@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -23,6 +22,7 @@ from outrider.mesh.addresses import hold_port
 from outrider.mesh.lifecycle import CannotStart
 
 from tests.broker import Broker
+from tests.chaos.readers import Doors
 
 GATEWAYS = 3
 COUNTS = {"gateway": 1, "verifier": 2, "tokenizer": 2, "kvcache": 0}
@@ -44,13 +44,13 @@ class DeathRecorder:
 
 
 class ChaosMesh:
-    """The running mesh: the gateways' ``urls``, its ``broker``, and the keepers of all other processes."""
+    """The running mesh: the gateways' ``doors``, its ``broker``, and the keepers of all other processes."""
 
     def __init__(
         self, supervisor: Supervisor, plan: Plan, urls: list[str], broker: Broker, deaths: DeathRecorder
     ) -> None:
-        self.supervisor, self.urls, self.broker, self.deaths = supervisor, urls, broker, deaths
-        self.access, self._plan = access_to(plan.url), plan
+        self.supervisor, self.broker, self.deaths = supervisor, broker, deaths
+        self.doors, self._plan = Doors(urls, access_to(plan.url)), plan
         self._stopped: set[int] = set()
 
     def alive(self) -> list[ProcessKeeper]:
@@ -88,11 +88,6 @@ class ChaosMesh:
         self._stopped.discard(child.pid)
         child.signal(signal.SIGCONT)
 
-    @property
-    def trusted(self) -> ssl.SSLContext | bool:
-        """The authorities that clients trust."""
-        return self.access.context() if self.access.ca else True
-
     def rotate(self, grace_s: float) -> list[str]:
         """Makes all certificates and all seeds of services anew; the old seeds end with `end_grace`."""
         if self._plan.secured:
@@ -113,8 +108,8 @@ class ChaosMesh:
 
     async def ready(self) -> None:
         """Returns when every gateway is ready to complete."""
-        async with httpx.AsyncClient(trust_env=False, timeout=5, verify=self.trusted) as http:
-            for url in self.urls:
+        async with httpx.AsyncClient(trust_env=False, timeout=5, verify=self.doors.trusted) as http:
+            for url in self.doors.urls:
                 while not await _answers(http, url):
                     await asyncio.sleep(0.1)
 

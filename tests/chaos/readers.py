@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import ssl
 import time
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -12,10 +13,10 @@ from typing import Any
 import httpx
 import msgspec
 from httpx_sse import EventSource, ServerSentEvent
+from outrider.mesh.access import Access
 from outrider_client import AsyncClient
 
 from tests.chaos.journeys import Journey
-from tests.chaos.mesh import ChaosMesh
 from tests.chaos.questions import Question
 
 PATIENCE_S = 180.0
@@ -52,11 +53,24 @@ class Answer:
             self.usage = usage["prompt_tokens"], usage["completion_tokens"], usage["total_tokens"]
 
 
-async def by_client(mesh: ChaosMesh, question: Question, number: int, journey: Journey) -> Answer:
+@dataclass(frozen=True)
+class Doors:
+    """The ``urls`` of gateways, and what their clients need."""
+
+    urls: list[str]
+    access: Access
+
+    @property
+    def trusted(self) -> ssl.SSLContext | bool:
+        """The authorities that clients trust."""
+        return self.access.context() if self.access.ca else True
+
+
+async def by_client(doors: Doors, question: Question, number: int, journey: Journey) -> Answer:
     """The answer as the Python client reads it, which resumes by itself."""
-    answer, turned = Answer(), [*mesh.urls[number % len(mesh.urls) :], *mesh.urls[: number % len(mesh.urls)]]
+    answer, turned = Answer(), [*doors.urls[number % len(doors.urls) :], *doors.urls[: number % len(doors.urls)]]
     hooks = {"request": [journey.on_request], "response": [journey.on_response]}
-    http, key = httpx.AsyncClient(event_hooks=hooks, verify=mesh.trusted), mesh.access.key or None
+    http, key = httpx.AsyncClient(event_hooks=hooks, verify=doors.trusted), doors.access.key or None
     async with (
         AsyncClient(turned, api_key=key, max_retries=100, resume_s=PATIENCE_S, http_client=http) as client,
         client.stream(**question.body) as stream,
@@ -68,12 +82,12 @@ async def by_client(mesh: ChaosMesh, question: Question, number: int, journey: J
     return answer
 
 
-async def by_hand(mesh: ChaosMesh, question: Question, number: int, journey: Journey) -> Answer:
+async def by_hand(doors: Doors, question: Question, number: int, journey: Journey) -> Answer:
     """The answer as a plain HTTP client reads it; half of the clients ask that their streams continue."""
-    reader = _ByHand(mesh.urls, question, random.Random(number), journey)
+    reader = _ByHand(doors.urls, question, random.Random(number), journey)
     hooks = {"request": [journey.on_request], "response": [journey.on_response]}
-    headers = mesh.access.headers
-    async with httpx.AsyncClient(timeout=20, event_hooks=hooks, headers=headers, verify=mesh.trusted) as http:
+    headers = doors.access.headers
+    async with httpx.AsyncClient(timeout=20, event_hooks=hooks, headers=headers, verify=doors.trusted) as http:
         while not reader.done:
             try:
                 await reader.connect(http)

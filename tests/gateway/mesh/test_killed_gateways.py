@@ -10,6 +10,7 @@ import os
 
 import httpx
 import pytest
+from outrider.mesh.access import Access
 
 from tests.chaos import readers
 from tests.chaos.journeys import Journeys
@@ -29,10 +30,11 @@ def question(number: int) -> Question:
 
 
 async def ask(urls: list[str]) -> list[readers.Answer]:
+    doors = readers.Doors(urls, Access(urls[0]))
     journeys = Journeys(lambda: True, hung_s=readers.PATIENCE_S)
 
     async def one(number: int) -> readers.Answer:
-        return await readers.by_hand(urls, question(number), number, journeys.begin(number))
+        return await readers.by_hand(doors, question(number), number, journeys.begin(number))
 
     return await asyncio.gather(*map(one, range(READERS)))
 
