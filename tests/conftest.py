@@ -68,22 +68,26 @@ structlog.configure(processors=[*structlog.get_config()["processors"][:-1], _pla
 """structlog's default shows the local variables of every frame, which takes a second a traceback."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Groups tests for `--dist loadgroup`: one worker runs all tests of a file, and all files that share a mesh.
 
     Long groups come first.
     """
-    order = [*GROUPED, *(str(Path(__file__).parent / name) for name in LONG)]
-    ranks = {group: rank for rank, group in enumerate(order)}
+    ranks = {group: rank for rank, group in enumerate((*GROUPED, *LONG))}
     groups = {}
     files = defaultdict(set)
     for item in items:
         files[item.path].update(name for name in SHARED if name in getattr(item, "fixturenames", ()))
     for item in items:
-        group = next((name for name in GROUPED if name in files[item.path]), str(item.path))
+        group = next((name for name in GROUPED if name in files[item.path]), _name(item.path))
         item.add_marker(pytest.mark.xdist_group(group))
         groups[item] = group
     items.sort(key=lambda item: ranks.get(groups[item], len(ranks)))
+
+
+def _name(file: Path) -> str:
+    return os.path.relpath(file, Path(__file__).parent)
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ _TEST = "users: [\n{user: test, password: test},"
 def guarded_broker(directory: BusDirectory, *arguments: str) -> Broker:
     """A broker, not started yet, that serves the users in ``directory`` only."""
     directory.write()
-    return Broker("--config", str(directory.users), *_log(directory), *arguments)
+    return Broker("--config", str(directory.users), "--pid", str(directory.pid), *_log(directory), *arguments)
 
 
 def open_broker(directory: BusDirectory, *arguments: str) -> Broker:

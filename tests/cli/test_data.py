@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
@@ -47,7 +46,7 @@ def _read_while_the_verifier_dies(mesh: DataMesh) -> str:
         return "".join([first, *lines])
 
 
-def _ask_every_door(mesh: DataMesh, seed: Path) -> None:
+def _ask_every_door(mesh: DataMesh) -> None:
     function = {"name": f"f_{MARK}", "parameters": {"type": "object", "properties": {MARK: {"const": MARK}}}}
     chat = {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 8}
     assert mesh.post("/v1/completions", prompt=PROMPT, max_tokens=8, temperature=0).status_code == 200
@@ -59,7 +58,7 @@ def _ask_every_door(mesh: DataMesh, seed: Path) -> None:
             client.complete(prompt=PROMPT, max_tokens=8, model=MARK)
 
     async def ask() -> None:
-        async with over_nats.AsyncClient(mesh.nats_url, seed=seed, api_key=mesh.key) as client:
+        async with over_nats.AsyncClient(mesh.nats_url, api_key=mesh.key) as client:
             assert (await client.complete(prompt=PROMPT, max_tokens=8)).text
             with pytest.raises(OutriderClientError):
                 await client.complete(prompt=PROMPT, max_tokens=8, model=MARK)
@@ -90,11 +89,8 @@ def secrets(mesh: DataMesh) -> list[str]:
 
 
 def test_requests_and_secrets_are_in_no_metric_and_on_no_command_line(mesh: DataMesh) -> None:
-    users = BusDirectory(mesh.logs / "bus")
-    seed = users.issue(mesh.tenant)
-    assert users.reload()
     assert "[DONE]" in _read_while_the_verifier_dies(mesh)
-    _ask_every_door(mesh, seed)
+    _ask_every_door(mesh)
     refusals = _ask_wrongly(mesh)
     assert not [status for status in refusals if status < 400], refusals
     assert [(place, each) for place, text in mesh.shown() for each in secrets(mesh) if each in text] == []

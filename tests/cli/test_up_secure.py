@@ -123,13 +123,11 @@ def test_commands_of_the_same_user_find_the_broker(up: Up) -> None:
     assert "default" in listed.stdout
 
 
-async def test_the_python_client_joins_the_broker_over_tls_only(up: Up, logs: Path, ca: Path, key: str) -> None:
+async def test_the_python_client_joins_the_broker_over_tls_only(up: Up, ca: Path, key: str) -> None:
     nats_url = up.wait_for(r"over NATS at (tls://\S+)\.\n")[0][1]
-    issued = await asyncio.to_thread(outrider, "bus", "issue", str(logs / "bus"), "--tenant", "default")
-    seed = issued.stdout.strip()
-    async with over_nats.AsyncClient(nats_url, seed=seed, ca=ca, api_key=key) as client:
+    async with over_nats.AsyncClient(nats_url, ca=ca, api_key=key) as client:
         assert await client.models() == ["pocket"]
-    async with over_nats.AsyncClient(nats_url, seed=seed, timeout=2, max_retries=0) as client:
+    async with over_nats.AsyncClient(nats_url, api_key=key, timeout=2, max_retries=0) as client:
         with pytest.raises(ConnectionFailedError, match="CERTIFICATE_VERIFY_FAILED"):
             await client.models()
 

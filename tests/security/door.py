@@ -49,6 +49,7 @@ def open_door(directory: Path) -> Iterator[Door]:
     broker = guarded_broker(users, "--jetstream", "--store_dir", str(directory / "store"))
     broker.start()
     settings = {"nats_credentials": users.path, "port": ports[0], "grpc_port": ports[1], "auth": "keys"}
+    settings |= {"failed_authentications": 100_000}  # tests show many wrong keys
     gateway = ServiceProcess("gateway", directory / "gateway.log", nats_url=broker.url, place_s=0, **settings)
     gateway.start()
     gateway.wait_ready()

@@ -76,6 +76,6 @@ def test_the_broker_shows_a_certificate_of_its_kind_and_keeps_it_when_users_chan
     assert (done.returncode, "broker.crt' cannot be read" in done.stderr) == (2, True)
     certified.issue("broker")
     assert outrider("bus", "config", str(bus.path), "--certs", str(certified.directory.path)).returncode == 0
-    assert outrider("bus", "issue", str(bus.path), "--tenant", "acme").returncode == 0
-    assert "include tls.conf" in bus.users.read_text()
+    assert outrider("bus", "rotate", str(bus.path), "--grace", "0").returncode == 0
+    assert "include ./tls.conf" in bus.users.read_text()
     assert bus.authorities.read_bytes() == certified.ca.read_bytes()

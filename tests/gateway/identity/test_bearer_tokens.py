@@ -137,8 +137,8 @@ async def test_forged_tokens_are_refused(issuers: tuple[LocalIssuer, LocalIssuer
         ({"exp": None}, WrongKey, "must have the claims"),
         ({"exp": "soon"}, WrongKey, "not genuine"),
         ({"exp": time.time() - LEEWAY_S - 1}, EndedKey, "has expired"),
-        ({"nbf": time.time() + LEEWAY_S + 300}, WrongKey, "not valid yet"),
-        ({"iat": time.time() + LEEWAY_S + 300}, WrongKey, "not valid yet"),
+        ({"nbf": time.time() + 86400}, WrongKey, "not valid yet"),
+        ({"iat": time.time() + 86400}, WrongKey, "not valid yet"),
     ],
 )
 async def test_a_token_opens_in_its_time_and_for_its_audience_only(
