@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
+from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
@@ -17,6 +19,7 @@ from outrider.wire.subjects import LIMITS_BUCKET
 from outrider.wire.tenants import Key, Limits, Tenant, key_entry, new_key, tenant_entry
 
 from tests.gateway.stack import MODEL, Stack
+from tests.waiting import eventually
 
 
 class TenantStore:
@@ -100,3 +103,14 @@ async def wait_charged(shared: Stack, tenant: str, expected: int) -> None:
         pytest.fail(f"{counted} tokens are charged and not {expected}")
     finally:
         await bus.close()
+
+
+async def audit_lines(path: Path, count: int, **fields: str) -> list[dict[str, Any]]:
+    """The lines of an audit log with these ``fields``, once there are ``count``."""
+
+    def found() -> list[dict[str, Any]]:
+        every = (json.loads(line) for line in path.read_text().splitlines()) if path.exists() else ()
+        return [line for line in every if fields.items() <= line.items()]
+
+    await eventually(lambda: len(found()) >= count)
+    return found()

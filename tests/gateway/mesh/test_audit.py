@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 from secrets import token_hex
-from typing import Any
 
 import grpc
 import openai
@@ -15,19 +13,7 @@ from outrider.v1 import inference_pb2 as pb
 from outrider.v1.inference_pb2_grpc import InferenceStub
 from outrider.wire.tenants import Limits
 
-from tests.gateway.tenants import TenantStore, complete, get
-from tests.waiting import eventually
-
-
-async def lines(path: Path, actor: str, count: int) -> list[dict[str, Any]]:
-    """The lines about ``actor``, once there are ``count``."""
-
-    def found() -> list[dict[str, Any]]:
-        every = (json.loads(line) for line in path.read_text().splitlines()) if path.exists() else ()
-        return [line for line in every if line["actor"] == actor]
-
-    await eventually(lambda: len(found()) >= count)
-    return found()
+from tests.gateway.tenants import TenantStore, audit_lines, complete, get
 
 
 async def test_refusals_at_every_door_are_told_with_who_and_where_and_never_with_a_key(
@@ -39,7 +25,7 @@ async def test_refusals_at_every_door_are_told_with_who_and_where_and_never_with
     async with grpc.aio.insecure_channel(keyed_grpc) as channel:
         with pytest.raises(grpc.aio.AioRpcError):
             await InferenceStub(channel).ListModels(pb.ListModelsRequest(), metadata=[("x-api-key", wrong)])
-    told = await lines(audit_log, f"key {wrong.split('-')[1]}", 2)
+    told = await audit_lines(audit_log, 2, actor=f"key {wrong.split('-')[1]}")
     assert [(line["event"], line["door"], line["address"]) for line in told] == [
         ("authentication_refused", "http", "127.0.0.1"),
         ("authentication_refused", "grpc", "127.0.0.1"),
@@ -47,7 +33,7 @@ async def test_refusals_at_every_door_are_told_with_who_and_where_and_never_with
     assert told[0]["request"] == answer.headers["x-request-id"]
     with pytest.raises(openai.RateLimitError):
         await asyncio.gather(*(complete(urls[0], text) for _ in range(3)))
-    (limited,) = await lines(audit_log, f"key {key.id}", 1)
+    (limited,) = await audit_lines(audit_log, 1, actor=f"key {key.id}")
     assert (limited["event"], limited["outcome"], limited["tenant"]) == ("limit_reached", "refused", key.tenant)
     assert text.split("-", 2)[2] not in str(told) + str(limited)
 
@@ -58,7 +44,7 @@ async def test_a_prompt_that_is_answered_again_and_again_is_told_of(
     key, text = await tenant_store.key()
     for _ in range(6):  # at least three of them in one minute
         await complete(urls[0], text, n=2, max_tokens=1)
-    told = (await lines(audit_log, f"key {key.id}", 2))[:2]
+    told = (await audit_lines(audit_log, 2, actor=f"key {key.id}"))[:2]
     subjects = [f"repeated_prompt of key {key.id}", f"repeated_prompt of tenant {key.tenant}"]
     assert [(line["event"], line["subject"]) for line in told] == [("abuse_suspected", each) for each in subjects]
     assert told[0]["reason"] == "6 in 60 s, more than 5"
@@ -69,5 +55,5 @@ async def test_a_wrong_network_is_told_with_the_tenant(
 ) -> None:
     key, text = await tenant_store.key(Limits(networks=("203.0.113.0/24",)))
     assert (await get(f"{urls[0]}/v1/models", {"x-api-key": text})).status_code == 403
-    (line,) = await lines(audit_log, f"key {key.id}", 1)
+    (line,) = await audit_lines(audit_log, 1, actor=f"key {key.id}")
     assert (line["event"], line["tenant"], line["address"]) == ("permission_refused", key.tenant, "127.0.0.1")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -24,7 +25,7 @@ from tests.gateway.issuer import AUDIENCE, LocalIssuer
 from tests.gateway.raw_streams import RawStream
 from tests.gateway.stack import MODEL, Stack
 from tests.gateway.streaming import finish
-from tests.gateway.tenants import TenantStore, client, complete, shared_answers, wait_charged
+from tests.gateway.tenants import TenantStore, audit_lines, client, complete, shared_answers, wait_charged
 from tests.latch import FEW, Latch
 from tests.waiting import eventually
 
@@ -69,6 +70,7 @@ async def test_a_revoked_key_ends_its_streams_over_http_and_grpc_and_what_came_i
     shared_halted: Latch,
     urls: list[str],
     stub: Any,
+    audit_log: Path,
     tenant_store: TenantStore,
     registry: Registry,
 ) -> None:
@@ -99,6 +101,8 @@ async def test_a_revoked_key_ends_its_streams_over_http_and_grpc_and_what_came_i
     assert (error.json["error"]["code"], done.data) == ("invalid_api_key", b"[DONE]")
     assert error.json["error"]["message"] == caught.value.details()
     assert [await finish(registry, each) for each in (request, stream.request)] == [Finish.CANCELLED] * 2
+    told = await audit_lines(audit_log, 2, actor=f"key {key.id}", event="stream_revoked")
+    assert {line["request"] for line in told} == {request, stream.request}
     await wait_charged(shared, tenant_store.tenant, 2 * (await _prompt_tokens(urls[0], other) + FEW))
 
 

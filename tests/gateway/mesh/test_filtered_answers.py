@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
@@ -21,7 +22,7 @@ from outrider.wire.tenants import Limits
 from tests.gateway.filtering import ADDRESS, ENDED, MASKED, SECRET, forced
 from tests.gateway.raw_streams import RawStream
 from tests.gateway.stack import MODEL, Stack, events
-from tests.gateway.tenants import TenantStore
+from tests.gateway.tenants import TenantStore, audit_lines
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(300)  # whichever test comes first waits for a mesh to start
@@ -115,6 +116,16 @@ async def test_a_chat_streams_what_passes(http: httpx.AsyncClient, answer: str, 
         choices = [event["choices"][0] async for event in events(response)]
     assert "".join(choice["delta"].get("content", "") for choice in choices) == shown
     assert choices[-1]["finish_reason"] == finish
+
+
+async def test_an_answer_that_a_filter_ends_is_told_of_without_its_text(
+    http: httpx.AsyncClient, audit_log: Path, tenant_store: TenantStore
+) -> None:
+    answer, _ = ENDED
+    told = await http.post("/completions", json={"model": MODEL, "prompt": "a", **forced(answer)})
+    (line,) = await audit_lines(audit_log, 1, event="stream_filtered", tenant=tenant_store.tenant)
+    assert (line["subject"], told.headers["x-request-id"] in line["request"]) == ("filter guard.secret", True)
+    assert SECRET not in str(line)
 
 
 @ANSWERS

@@ -11,12 +11,14 @@ from pathlib import Path
 
 import msgspec
 from outrider.cli.bus.rights import ADMIN
-from outrider.cli.stores.store import print_table, run_on_bus
+from outrider.cli.stores.store import local_user, print_table, run_on_bus
 from outrider.mesh.bus import Bucket, Bus, Message
 from outrider.mesh.erasures import BUCKET, KEEP_S, Erased, Erasure, decode_erased, erased_subject
 from outrider.mesh.errors import ConfigError
 from outrider.mesh.registry import Member, Registry
 from outrider.mesh.tasks import Tasks
+from outrider.mesh.telemetry import audit
+from outrider.mesh.telemetry.audit import Outcome
 from outrider.wire import prompts, tenants
 from outrider.wire.prompts import prompt_entry
 from outrider.wire.subjects import LIMITS_BUCKET
@@ -118,14 +120,16 @@ class TenantErasure:
         print_table(("where", "instance", "erased"), rows)
 
     def _explain(self, silent: set[Process]) -> int:
-        """Says on standard error who did not confirm; returns the exit code."""
+        """Says on standard error, and to the audit log, who did not confirm; returns the exit code."""
         names = ", ".join(f"{kind} {name}" for kind, name in sorted(silent))
         if silent:
             print(f"outrider: not confirmed by {names}: data may be left there until they answer", file=sys.stderr)
         gateways = any(kind == "gateway" for kind, _ in self._confirmed)
+        outcome: Outcome = "failed" if silent or not gateways else "done"
+        audit("content_erased", outcome=outcome, actor=local_user(), tenant=self._name, door="cli", reason=names)
         if not gateways:
             print("outrider: no gateway confirmed: records of streams stay until one runs", file=sys.stderr)
-        return INCOMPLETE if silent or not gateways else 0
+        return 0 if outcome == "done" else INCOMPLETE
 
 
 def _process(member: Member) -> Process:

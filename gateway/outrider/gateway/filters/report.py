@@ -1,9 +1,9 @@
-"""Tells the log what filters do."""
+"""Tells the log what filters do, and the audit log of texts that they end."""
 
 from __future__ import annotations
 
 from outrider.gateway.filters.filter import Passed
-from outrider.mesh.telemetry import get_logger
+from outrider.mesh.telemetry import audit, get_logger
 
 _log = get_logger("filters")
 
@@ -21,6 +21,7 @@ class Report:
             self._tell("a filter changed a text", what)
         if passed.ended:
             self._tell("a filter ended a text", passed.ended)
+            audit("stream_filtered", tenant=self._tenant, subject=f"filter {passed.ended}", request=self._request)
 
     def _tell(self, event: str, what: str) -> None:
         if what not in self._told:

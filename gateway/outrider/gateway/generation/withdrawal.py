@@ -13,7 +13,7 @@ from outrider.gateway.generation.in_flight import Flights
 from outrider.gateway.identity.refusals import EndedKey
 from outrider.mesh.errors import Unavailable
 from outrider.mesh.tasks import Tasks
-from outrider.mesh.telemetry import get_logger
+from outrider.mesh.telemetry import audit, get_logger
 
 SWEEP_S = 1.0
 """Seconds between two checks of all callers."""
@@ -58,5 +58,12 @@ class Withdrawal:
                 continue
             _log.info("a request is ended", request=flight.key.request, tenant=flight.key.tenant, why=why.message)
             metrics.withdrawn.inc()
+            audit(
+                "stream_revoked",
+                actor=flight.caller.actor,
+                tenant=flight.key.tenant,
+                reason=why.message,
+                request=flight.key.request,
+            )
             if flight.placed:
                 self._tasks.spawn(self._flights.end(flight), "withdrawal")
