@@ -104,8 +104,10 @@ async def joined(broker: Broker, folders: Path, user: str) -> AsyncIterator[Bus]
 async def test_the_broker_serves_whoever_has_a_folder_and_nobody_else(broker: Broker, folders: Path) -> None:
     async with joined(broker, folders, "verifier") as verifier:
         assert verifier.connected
+    stranger = Bus()
     with pytest.raises(Unavailable, match="does not know this user"):
-        await Bus().connect(broker.url, "test", 2)
+        await stranger.connect(broker.url, "test", 2)
+    await stranger.close()
 
 
 async def test_what_the_broker_stores_cannot_be_read_without_the_key(

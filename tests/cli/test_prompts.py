@@ -30,6 +30,7 @@ def test_prompts_are_stored_listed_shown_and_evicted(jetstream, tmp_path):
         ("a", "x" * 300_000, (), "at most 262144"),
         ("a", '{"role": "user"}', ("--chat",), "no JSON array of messages"),
     ],
+    ids=["name", "empty", "long", "no array"],
 )
 def test_an_invalid_prompt_is_refused_with_the_allowed_values(jetstream, tmp_path, name, text, options, sentence):
     file = tmp_path / "file"

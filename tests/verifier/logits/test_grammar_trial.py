@@ -223,6 +223,7 @@ def test_large_definitions_are_compiled(make: Make, tokenizer: Callable[[], byte
         ("context_free", "root ::= " + "(" * 50_000 + '"a"' + ")" * 50_000, "recursion"),
         ("json_schema", '{"not":' * 50_000, "recursion limit"),
     ],
+    ids=["repeated", "open", "repeated rule", "open rule", "deep rule", "deep schema"],
 )
 def test_what_is_too_large_is_refused_in_a_sentence(make: Make, kind: str, text: str, why: str) -> None:
     trial = make()
