@@ -93,6 +93,7 @@ class Bus:
             async with asyncio.timeout(wait_s):
                 await self._join()
         except TimeoutError:
+            self._client.abandon()
             raise Unavailable(self._troubles.why_not_joined(wait_s)) from None
         finally:
             log_task.cancel()

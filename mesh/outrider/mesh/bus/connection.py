@@ -47,11 +47,15 @@ class Connection(Client):
     def _wants_tls(self) -> bool:
         return self._current_server is not None and self._current_server.uri.scheme == _TLS
 
+    def abandon(self) -> None:
+        """Closes the socket of an attempt to connect that was given up."""
+        if self._transport:
+            self._transport.close()  # type: ignore[no-untyped-call] # nats-py's
+
     async def _connect_to_server(self, s: Srv) -> None:
         """Opens a new socket for each attempt."""
         s.last_attempt = time.monotonic()
-        if self._transport:
-            self._transport.close()  # type: ignore[no-untyped-call] # nats-py's
+        self.abandon()
         self._transport = Transport()  # type: ignore[no-untyped-call]
         await self._transport.connect(s.uri, DEFAULT_BUFFER_SIZE, self.options["connect_timeout"])
 
