@@ -95,7 +95,7 @@ def _rate(options: argparse.Namespace, url: str, load: str, seconds: float) -> f
 
 
 def _body(tokens: int) -> dict[str, object]:
-    """Each request has another seed, and therefore another answer."""
+    """All requests have one prompt, which is computed once, and answers that are drawn at random."""
     prompt = held_out(300)[0]
     return {"prompt": prompt, "max_tokens": tokens, "temperature": 1.0, "ignore_eos": True, "stream": tokens > 1}
 
