@@ -13,7 +13,9 @@ from outrider.models.text import Tokenizer
 from outrider.v1 import tokenizer_pb2_grpc as pb_grpc
 
 from tests.models.text.makers import CHATML, byte_level, write
-from tests.processes import running
+from tests.processes import ServiceProcess, running
+
+_INSTANCE = "tokenizer-under-test"
 
 
 @pytest.fixture(scope="session")
@@ -29,21 +31,21 @@ def local(directory: Path) -> Tokenizer:
 
 
 @pytest.fixture(scope="session")
-def service(shared_nats: str, directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Instance of a running tokenizer."""
+def service(shared_nats: str, directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
+    """A running tokenizer."""
     log = tmp_path_factory.mktemp("log") / "tokenizer.log"
-    with running("tokenizer", log, nats_url=shared_nats, model=directory, instance="tokenizer-under-test"):
-        yield "tokenizer-under-test"
+    with running("tokenizer", log, nats_url=shared_nats, model=directory, instance=_INSTANCE) as process:
+        yield process
 
 
 @pytest.fixture
-async def member(bus: Bus, service: str) -> Member:
+async def member(bus: Bus, service: ServiceProcess) -> Member:
     """The service's entry in the registry."""
     registry = Registry(bus, "test", "reader")
     await registry.start()
-    members = await registry.wait_for("tokenizer", lambda all_: any(m.instance == service for m in all_), 240)
+    members = await registry.wait_for("tokenizer", lambda all_: any(m.instance == _INSTANCE for m in all_), 240)
     registry.leave()
-    return next(member for member in members if member.instance == service)
+    return next(member for member in members if member.instance == _INSTANCE)
 
 
 @pytest.fixture

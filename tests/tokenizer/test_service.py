@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from outrider.v1 import tokenizer_pb2 as pb
 from outrider.wire.ids import pack_ids, unpack_ids
 
 from tests.models.text.makers import CORPUS
-from tests.processes import running
+from tests.processes import ServiceProcess, running
 
 MESSAGES = [{"role": "user", "content": "def parse("}]
 
@@ -78,6 +80,18 @@ async def test_a_text_far_over_the_context_is_refused_before_it_is_tokenized(stu
     chat = await _refusal(stub.Encode(pb.EncodeRequest(inputs=[_chat([{"role": "user", "content": text}])])))
     assert chat[2] == "messages"
     assert "at least" in chat[1]
+
+
+async def test_huge_texts_are_encoded_in_turns_by_a_thread_of_lower_priority(
+    stub: Any, service: ServiceProcess
+) -> None:
+    text, pid = "x = 1\n" * 50_000, service.pid
+    huge = pb.EncodeRequest(inputs=[pb.EncodeInput(text=text)], max_tokens=len(text))
+    alone, *others = await asyncio.gather(*(stub.Encode(huge) for _ in range(4)))
+    assert all(other == alone for other in others)
+    threads = [int(task) for task in os.listdir(f"/proc/{pid}/task")]
+    usual = os.getpriority(os.PRIO_PROCESS, pid)
+    assert sum(os.getpriority(os.PRIO_PROCESS, thread) > usual for thread in threads) == 1
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
-"""A thread beside the event loop that works in turns, and between them runs actions that other threads post."""
+"""Threads beside the event loop: one that works in turns and runs actions that others post, and their priority."""
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -9,6 +10,13 @@ from concurrent.futures import Future
 from typing import TypeVar
 
 T = TypeVar("T")
+
+_NICE = 5
+
+
+def lower_priority() -> None:
+    """Lowers the priority of the calling thread."""
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)  # Linux: this thread only
 
 
 class Inbox:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
 import grpc
@@ -10,6 +11,7 @@ import msgspec
 from outrider.mesh.errors import ConfigError, InvalidRequest
 from outrider.mesh.service import Mesh, Service
 from outrider.mesh.telemetry import counter, get_logger
+from outrider.mesh.worker import lower_priority
 from outrider.models import store
 from outrider.models.errors import ModelError
 from outrider.models.text import TextError, Tokenizer
@@ -21,6 +23,8 @@ from outrider.wire.calls import DEFAULT, FORMATS, CallStyle, Mark
 from outrider.wire.ids import unpack_ids
 
 _INLINE_BYTES = 8 << 10  # takes less than a millisecond: cheaper than a hop to a thread
+_HUGE_BYTES = 256 << 10
+"""Size of texts that take turns: encoding one takes 0.1 s or more, and many times its size in memory."""
 _WORDS_S = 3600.0
 """Most seconds for which the library's cache keeps words of texts."""
 
@@ -37,6 +41,7 @@ class TokenizerService(Service, pb_grpc.TokenizerServicer):
 
     def __init__(self, settings: TokenizerSettings) -> None:
         self._settings = settings
+        self._huge = ThreadPoolExecutor(1, "huge-texts", initializer=lower_priority)
 
     async def start(self, mesh: Mesh) -> None:
         """Loads the tokenizer."""
@@ -75,11 +80,12 @@ class TokenizerService(Service, pb_grpc.TokenizerServicer):
         }
 
     async def Encode(self, request: pb.EncodeRequest, context: grpc.aio.ServicerContext) -> pb.EncodeResponse:  # noqa: N802
-        """Ids of texts and chats; long ones are encoded in a thread, so that others do not wait."""
+        """Ids of texts and chats; long ones are encoded in threads, huge ones in turns, so that others do not wait."""
         if size(request) <= _INLINE_BYTES:
             response = encode(self._tokenizer, request)
         else:
-            response = await asyncio.to_thread(encode, self._tokenizer, request)
+            pool = self._huge if size(request) > _HUGE_BYTES else None
+            response = await asyncio.get_running_loop().run_in_executor(pool, encode, self._tokenizer, request)
         _encoded.inc(sum(len(output.ids) for output in response.outputs) // 4)
         return response
 

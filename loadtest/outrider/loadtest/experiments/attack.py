@@ -104,11 +104,12 @@ async def _measure(options: argparse.Namespace) -> Measured:
     attackers = Attackers([CASES[name] for name in options.names or CASES])
     owners = [f"attacker-{number}" for number in range(options.attackers)]
     async with open_site(stores=True) as site:
-        url, grpc = await _start(site)
+        model = str(options.model or "pocket")
+        url, grpc = await _start(site, model)
         keys = await store_tenants(site.url, {name: Limits() for name in (_VICTIM, *owners)})
         own = [keys[name] for name in owners]
         async with (
-            targets(url, grpc, site.url, "pocket", own, _CONNECTIONS) as aims,
+            targets(url, grpc, site.url, Path(model).name, own, _CONNECTIONS) as aims,
             victims.running([url], keys[_VICTIM]) as watched,
         ):
             for name in options.names or CASES:
@@ -116,11 +117,11 @@ async def _measure(options: argparse.Namespace) -> Measured:
             return await _take_turns(site, watched, attackers, aims, options)
 
 
-async def _start(site: Site) -> tuple[str, str]:
-    """Starts a mesh of the shipped target; returns the addresses of its gateway's doors."""
+async def _start(site: Site, model: str) -> tuple[str, str]:
+    """Starts a mesh of ``model``; returns the addresses of its gateway's doors."""
     port, grpc_port = hold_port(), hold_port()
     for kind in ("tokenizer", "verifier"):
-        await site.start(kind, kind, model="pocket")
+        await site.start(kind, kind, model=model)
     bounds = {"max_connections_per_address": _CONNECTIONS, "header_s": 2.0, "body_idle_s": 2.0}
     await site.start("gateway", "gateway", port=port, grpc_port=grpc_port, auth="keys", **bounds)
     return f"http://127.0.0.1:{port}", f"127.0.0.1:{grpc_port}"
@@ -157,6 +158,7 @@ def _resident(site: Site) -> dict[str, int]:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m outrider.loadtest attack", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="CASE", help="cases to make; without, all")
+    parser.add_argument("--model", type=Path, metavar="DIR", help="a Hugging Face directory; else the shipped target")
     parser.add_argument("--attackers", type=int, default=3, help="tenants that attack at once")
     parser.add_argument("--seconds", type=float, default=6.0, help="seconds of each part of a turn")
     parser.add_argument("--turns", type=int, default=8, help="turns of three parts")

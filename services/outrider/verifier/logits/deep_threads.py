@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import TypeVar
+
+from outrider.mesh.worker import lower_priority
 
 T = TypeVar("T")
 
@@ -16,7 +17,6 @@ TRIED_BYTES = 64 << 20
 STACK_BYTES = 2 * TRIED_BYTES
 """Stack of a thread that uses a tried definition, in bytes. Only the touched part takes memory."""
 
-_NICE = 5
 _starting = threading.Lock()
 
 
@@ -29,11 +29,6 @@ def deep_stacks(size: int = STACK_BYTES) -> Iterator[None]:
             yield
         finally:
             threading.stack_size(before)
-
-
-def lower_priority() -> None:
-    """Lowers the priority of the calling thread."""
-    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)  # Linux: this thread only
 
 
 def in_deep_thread(work: Callable[[], T], size: int = STACK_BYTES) -> Future[T]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from outrider.verifier.logits.deep_threads import deep_stacks, lower_priority
+from outrider.mesh.worker import lower_priority
+from outrider.verifier.logits.deep_threads import deep_stacks
 
 _thread = ThreadPoolExecutor(1, "masks", initializer=lower_priority)
 """One thread: steps need the other cores."""
