@@ -142,6 +142,16 @@ def test_a_load_test_sends_chats_of_a_kind_and_refuses_others(url, tmp_path):
     assert "--workload poems: it is one of edit, code, chat, extract, rag, mixed" in done.stderr
 
 
+def test_an_open_load_is_reported_and_compared_with_itself(url, tmp_path):
+    small = ["--rates", "4", "--seconds", "2", "--warm-up", "0", "--max-tokens", "8", "--out", str(tmp_path)]
+    done = subprocess.run([*CLI, "load", "run", "--url", url, *small], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "<svg" in (tmp_path / "load.html").read_text()
+    same = [str(tmp_path / "load.json")] * 2
+    done = subprocess.run([*CLI, "load", "compare", *same], capture_output=True, text=True)
+    assert (done.returncode, "0 worse, 0 better" in done.stdout) == (0, True)
+
+
 def test_sigterm_drains_and_leaves_no_process_behind(mesh):
     kinds = ("gateway", "nats", "proposer", "tokenizer", "verifier")
     running = [*mesh.pids("gateway")[-2:], *(mesh.pids(kind)[-1] for kind in kinds[1:])]

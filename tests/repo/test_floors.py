@@ -82,7 +82,19 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "nats",
     ),
     "cli": ("settings", "bus", "stores", "certificates", "credentials", "processes", "commands", "main"),
-    "loadtest": ("meshes", "load", "report", "chats", "peers", "attack", "hostile", "bench", "experiments", "__main__"),
+    "loadtest": (
+        "meshes",
+        "load",
+        "report",
+        "chats",
+        "peers",
+        "attack",
+        "hostile",
+        "bench",
+        "ramp",
+        "experiments",
+        "__main__",
+    ),
 }
 """Rooms of a package and modules beside them, in order: each may import those before it."""
 MOST_MODULES = 15

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import sys
-from importlib import util
 from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
-from outrider.cli.commands.arguments import ApiKey, Ca, Config, Draft, Model, Secure, Sets, Speculation, Url
+from outrider.cli.commands.arguments import (
+    ApiKey,
+    Ca,
+    Config,
+    Draft,
+    Model,
+    Secure,
+    Sets,
+    Speculation,
+    Url,
+    require_checkout,
+)
 from outrider.cli.commands.bus import bus_app
 from outrider.cli.commands.certs import certs_app
+from outrider.cli.commands.load import load_app
 from outrider.cli.commands.models import models_app
 from outrider.cli.commands.prompts import prompts_app
 from outrider.cli.commands.tenants import keys_app, tenants_app
@@ -29,6 +40,7 @@ app.add_typer(prompts_app, name="prompts")
 app.add_typer(models_app, name="models")
 app.add_typer(certs_app, name="certs", no_args_is_help=True)
 app.add_typer(bus_app, name="bus")
+app.add_typer(load_app, name="load", no_args_is_help=True)
 
 
 @app.command()
@@ -138,7 +150,7 @@ def bench(
     secure: Secure = False,
 ) -> None:
     """Load a mesh and report tokens/s, latencies and acceptance, speculation on and off in one run."""
-    _require_checkout("bench")
+    require_checkout("bench")
     from outrider.cli.commands.bench import BenchOptions, run
     from outrider.cli.processes.options import UpOptions
 
@@ -187,7 +199,7 @@ def trace_steps(
     secure: Secure = False,
 ) -> None:
     """Draw one request's time line: target steps, draft passes and the messages between them."""
-    _require_checkout("trace-steps")
+    require_checkout("trace-steps")
     from outrider.cli.commands.stream import CompletionRequest
     from outrider.cli.commands.trace_steps import TraceOptions, run
     from outrider.cli.processes.options import UpOptions
@@ -250,13 +262,6 @@ def version() -> None:
 def main() -> None:
     """Entry point of the `outrider` script."""
     app()
-
-
-def _require_checkout(command: str) -> None:
-    """Ends a command that needs `outrider.loadtest` with exit code 2 if the package is absent, as from wheels."""
-    if util.find_spec("outrider.loadtest") is None:
-        typer.echo(f"outrider: `outrider {command}` runs from a source checkout: the wheel has no load tests", err=True)
-        _exit(2)
 
 
 def _exit(code: int) -> NoReturn:

@@ -1,7 +1,8 @@
-"""Options that several commands have."""
+"""Options and checks that several commands have."""
 
 from __future__ import annotations
 
+from importlib import util
 from pathlib import Path
 from typing import Annotated
 
@@ -26,3 +27,10 @@ Ca = Annotated[
 Secure = Annotated[bool, typer.Option("--secure", help="Encrypt all connections, and ask clients for keys.")]
 ApiKey = Annotated[str | None, typer.Option(envvar="OUTRIDER_API_KEY", help="An API key, if the gateway requires one.")]
 Speculation = Annotated[bool, typer.Option("--speculation/--no-speculation", help="Let drafters guess ahead.")]
+
+
+def require_checkout(command: str) -> None:
+    """Ends a command that needs `outrider.loadtest` with exit code 2 if the package is absent, as from wheels."""
+    if util.find_spec("outrider.loadtest") is None:
+        typer.echo(f"outrider: `outrider {command}` runs from a source checkout: the wheel has no load tests", err=True)
+        raise typer.Exit(2)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import sys
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import uvloop
+from outrider.cli.commands.measured_mesh import measured_mesh
 from outrider.cli.commands.stream import RequestError, served_model
-from outrider.cli.commands.up import running_mesh
-from outrider.cli.processes.child import Child
 from outrider.cli.processes.keeper import StartError
 from outrider.cli.processes.options import UpOptions
 from outrider.loadtest import bench
@@ -25,7 +22,6 @@ from outrider.mesh.access import access_to
 from outrider.mesh.errors import ConfigError
 from outrider.mesh.telemetry import configure_logs
 from rich.console import Console
-from rich.status import Status
 
 FAILED = 1
 
@@ -87,7 +83,7 @@ async def _measure(options: BenchOptions, mesh: UpOptions, console: Console) -> 
         raise ConfigError(f"--workload {options.workload}: it is one of {', '.join(WORKLOADS)}")
     prompts = from_file(options.prompts) if options.prompts else held_out()
     with console.status("starting the mesh") as status:
-        async with _mesh(options, mesh, status) as url:
+        async with measured_mesh(options.url, mesh, status) as url:
             access = access_to(url, options.ca, options.api_key)
             plan = bench.Plan(
                 access=access,
@@ -103,31 +99,6 @@ async def _measure(options: BenchOptions, mesh: UpOptions, console: Console) -> 
                 workload=options.workload,
             )
             return await bench.run(plan, status.update)
-
-
-@contextlib.asynccontextmanager
-async def _mesh(options: BenchOptions, mesh: UpOptions, status: Status) -> AsyncIterator[str]:
-    """The given URL, or the URL of a mesh started here."""
-    if options.url:
-        yield options.url
-        return
-    async with running_mesh(mesh, _Progress(status)) as url:
-        yield url
-
-
-class _Progress:
-    """Shows the start of a mesh in the status line, and the death of a process above it."""
-
-    def __init__(self, status: Status) -> None:
-        self._status = status
-
-    def ready(self, child: Child, address: str) -> None:
-        """Shows that a process is ready."""
-        self._status.update(f"starting the mesh: {child.spec.kind} is ready")
-
-    def died(self, child: Child, code: int, again_in_s: float) -> None:
-        """Prints that a process died, since the figures then include its restart."""
-        self._status.console.print(f"{child.spec.kind} died (exit code {code}); it is started again")
 
 
 def _publish(report: Report, out: Path, console: Console) -> None:
