@@ -29,6 +29,7 @@ from outrider.verifier.rpc.proposers import RemoteDrafting
 from outrider.verifier.rpc.publisher import Publisher
 from outrider.verifier.rpc.submissions import Submissions
 from outrider.verifier.rpc.thread_sharing import ThreadSharing
+from outrider.verifier.scheduling.shares import Shares
 from outrider.verifier.settings import VerifierSettings
 from outrider.verifier.target import PARTS, Parts, Target
 
@@ -102,6 +103,8 @@ class VerifierService(Service):
             self._thread.start()
         if self._settings.pinned_share:
             mesh.tasks.spawn(self._prompts.follow(), "named prompts")
+        scheduler = self._engine.scheduler
+        await Shares(mesh.bus, mesh.registry, mesh.instance, target.name, self.inbox, scheduler).start(mesh.tasks)
         mesh.tasks.spawn(self._expire(), "expiry")
         self._started = True
 

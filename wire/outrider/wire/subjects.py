@@ -1,7 +1,7 @@
 """The subjects and key-value buckets of the broker that are in no other module.
 
-Subjects of tokens are in `outrider.wire.frames`, of page news in `outrider.wire.page_news`, and of the registry in
-`outrider.mesh.registry`.
+Subjects of tokens are in `outrider.wire.frames`, of page news in `outrider.wire.page_news`, of service in
+`outrider.wire.served`, and of the registry in `outrider.mesh.registry`.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from outrider.mesh import erasures
 from outrider.mesh.bus import inbox
 from outrider.mesh.bus.rights import Rights, journals, publishing, reading, subscribing, wiping, writing
 from outrider.mesh.registry import announce_subject, ask_subject
-from outrider.wire import prompts, tenants
+from outrider.wire import prompts, served, tenants
 from outrider.wire.frames import token_subject
 from outrider.wire.page_news import news_subject
 from outrider.wire.subjects import (
@@ -65,7 +65,11 @@ _GATEWAY = (
     | subscribing(CALLOUT)
     | publishing(_CALLOUT_REPLIES)
 )
-_VERIFIER = publishing(token_subject("*", "*"), news_subject("*")) | reading(prompts.BUCKET)
+_VERIFIER = (
+    publishing(token_subject("*", "*"), news_subject("*"), served.ALL_SUBJECTS)
+    | subscribing(served.ALL_SUBJECTS)
+    | reading(prompts.BUCKET)
+)
 _ADMIN = (
     writing(tenants.BUCKET)
     | writing(prompts.BUCKET)

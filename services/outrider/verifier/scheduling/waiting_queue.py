@@ -35,6 +35,11 @@ class WaitingQueue:
     def __iter__(self) -> Iterator[Sequence]:
         return (sequence for line in self._lines.values() for _, _, sequence in line)
 
+    @property
+    def tenants(self) -> set[str]:
+        """The tenants of the waiting sequences."""
+        return {tenant for _, tenant in self._lines}
+
     def add(self, sequence: Sequence, now: float) -> None:
         """Queues ``sequence`` at ``now`` seconds on a monotonic clock."""
         self._since.setdefault(sequence.request.priority, now)
