@@ -34,6 +34,7 @@ class GatewayService(Service):
     """Serves OpenAI's HTTP API, and the same over gRPC and NATS, from the mesh's tokenizers and verifiers."""
 
     kind: ClassVar[str] = "gateway"
+    follows: ClassVar[tuple[str, ...]] = ("tokenizer", "verifier")
     lasting: ClassVar[bool] = True
     settings: ClassVar[type[GatewaySettings]] = GatewaySettings
 

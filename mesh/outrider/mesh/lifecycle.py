@@ -100,7 +100,7 @@ class Lifecycle:
             settings=settings,
             bus=bus,
             rpc=Server(settings.host, self._service.rpc_port(settings), socket, certificates=certificates),
-            registry=Registry(bus, kind, instance, self._status, tasks),
+            registry=Registry(bus, kind, instance, self._status, tasks, follows=self._service.follows),
             telemetry=start_tracing(kind, instance, settings.trace_exporter, settings.trace_ratio),
             tasks=tasks,
             certificates=certificates,

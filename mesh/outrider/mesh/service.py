@@ -38,11 +38,12 @@ class Service(abc.ABC):
     """One of the mesh's processes; `run` runs it.
 
     ``kind`` names it in the registry, in the configuration file and in ``ps``; ``settings`` is the type of
-    its settings; ``local`` says whether processes of its host may reach it by a Unix socket as well; ``lasting`` says
-    whether it erases data that outlives the process.
+    its settings; ``follows`` are the kinds that it has to find in the registry; ``local`` says whether processes of its
+    host may reach it by a Unix socket as well; ``lasting`` says whether it erases data that outlives the process.
     """
 
     kind: ClassVar[str]
+    follows: ClassVar[tuple[str, ...]] = ()
     local: ClassVar[bool] = False
     lasting: ClassVar[bool] = False
     settings: ClassVar[type[Settings]] = Settings

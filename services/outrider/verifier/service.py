@@ -52,6 +52,7 @@ class VerifierService(Service):
     """
 
     kind: ClassVar[str] = "verifier"
+    follows: ClassVar[tuple[str, ...]] = ("kvcache", "proposer", "verifier")
     local: ClassVar[bool] = True
     settings: ClassVar[type[VerifierSettings]] = VerifierSettings
     parts: ClassVar[Parts] = PARTS

@@ -1,7 +1,7 @@
 """News of service: what a verifier generated for each tenant, told to the other verifiers of the model.
 
-The amounts are divided by the tenant's weight, and each is told once. A message names at most `MOST_TENANTS` tenants; the
-service of the others is told later.
+The amounts are divided by the tenant's weight, and each is told once. A message names at most `MOST_TENANTS` tenants;
+the service of the others is told later.
 """
 
 from __future__ import annotations

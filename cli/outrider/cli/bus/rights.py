@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from outrider.mesh import erasures
 from outrider.mesh.bus import inbox
 from outrider.mesh.bus.rights import Rights, journals, publishing, reading, subscribing, wiping, writing
-from outrider.mesh.registry import announce_subject, ask_subject
+from outrider.mesh.registry import announce_subject, ask_subject, batch_subject, keeper_subject
 from outrider.wire import prompts, served, tenants
 from outrider.wire.frames import token_subject
 from outrider.wire.page_news import news_subject
@@ -38,8 +38,8 @@ _DISCOVERY = "$SRV.>"
 
 def _member(kind: str) -> Rights:
     """What a process needs to announce itself, as its own kind only, and to know all others."""
-    own = publishing(announce_subject(kind), ask_subject(kind))
-    return own | subscribing(announce_subject("*"), ask_subject("*"))
+    subjects = announce_subject, ask_subject, batch_subject, keeper_subject
+    return publishing(*(subject(kind) for subject in subjects)) | subscribing(*(subject("*") for subject in subjects))
 
 
 def _service(kind: str) -> Rights:

@@ -5,6 +5,10 @@ beside a neighbour that keeps the remaining slots busy, so that no request waits
 floods one gateway with more requests than the verifier's queue takes. Both have the same weight, and the polite tenant
 uses less than its share of the slots, so the flood should cost it little. Then tenants of different weights always have
 requests waiting, and their service should be proportional to their weights. Exit code 1: a bar was missed.
+
+With `--verifiers 2` or more, and past the gateways: two tenants of weights 10 to 1 always have requests waiting, spread
+evenly over the verifiers, mostly at one of them, and only at one; their service at all verifiers together should be
+proportional to their weights.
 """
 
 from __future__ import annotations
@@ -19,8 +23,9 @@ from pathlib import Path
 import msgspec
 import uvloop
 from outrider.loadtest.load.crowd import Crowd, running
+from outrider.loadtest.load.one_verifier import Customers, served
 from outrider.loadtest.meshes import tenant_mesh
-from outrider.loadtest.meshes.site import open_site
+from outrider.loadtest.meshes.site import Site, open_site
 from outrider.loadtest.report import bars
 from outrider.loadtest.report.bars import Bar
 from outrider.wire.tenants import Limits
@@ -35,6 +40,17 @@ _ANSWER, _LONG = 48, 144
 _SETTLE_S = 4.0
 _WEIGHTS = {"polite": 1.0, "flooding": 1.0, "one": 1.0, "even": 1.0, "three": 3.0}
 _BACKLOGGED = (("one", "even"), ("one", "three"))
+OVER_VERIFIERS = 0.02
+"""Largest relative difference of a tenant's share of the service of all verifiers from its share by weight."""
+_HEAVY, _LIGHT = 10.0, 1.0
+_PLACES = {
+    "spread evenly": ((12, 12), (12, 12)),
+    "each mostly at another verifier": ((24, 12), (4, 24)),
+    "the light one at one verifier only": ((12, 12), (0, 24)),
+}
+"""Clients of the heavy and of the light tenant, at the first verifier and at each further one: more than slots."""
+_SHAPES = {"heavy": (_HEAVY, 96, 4), "light": (_LIGHT, 24, 6)}
+"""Weight, tokens of a prompt, and tokens of an answer: short ones, so that a share is exact after a short time."""
 
 
 class Latency(msgspec.Struct, frozen=True):
@@ -80,6 +96,8 @@ def percentile(values: list[float], part: float = 0.95) -> float:
 def main() -> int:
     """Measures, prints a line a measurement and the bars, writes JSON; returns 1 if a bar was missed."""
     options = _options()
+    if options.verifiers > 1:
+        return _publish_shares(options, uvloop.run(_measure_shares(options)))
     latencies, services = uvloop.run(_measure(options))
     judged = judge(latencies, services)
     bars.publish(options.out, judged, options=vars(options), latencies=latencies, services=services)
@@ -98,6 +116,38 @@ def judge(latencies: dict[str, Latency], services: list[Service]) -> list[Bar]:
         name = f"service of {service.tenants[0]} and {service.tenants[1]}, {weights[0]:g} to {weights[1]:g}"
         judged.append(Bar(f"{name}: agreement with the weights", 1 - service.deviation(weights), 1 - DEVIATION))
     return judged
+
+
+def _publish_shares(options: argparse.Namespace, shares: dict[str, float]) -> int:
+    due = _LIGHT / (_HEAVY + _LIGHT)
+    judged = [
+        Bar(f"{place}: agreement with the weights", 1 - abs(share / due - 1), 1 - OVER_VERIFIERS)
+        for place, share in shares.items()
+    ]
+    bars.publish(options.out, judged, options=vars(options), light_shares=shares)
+    return int(not all(bar.met for bar in judged))
+
+
+async def _measure_shares(options: argparse.Namespace) -> dict[str, float]:
+    """The light tenant's share of all service, by the places of the clients."""
+    async with open_site() as site:
+        for number in range(options.verifiers):
+            await site.start("verifier", f"verifier-{number}", model="pocket", max_running=_SLOTS, max_waiting=200)
+        return {place: await _share(options, site, place) for place in _PLACES}
+
+
+async def _share(options: argparse.Namespace, site: Site, place: str) -> float:
+    heavy, light = (Customers(name, *shape) for name, shape in _SHAPES.items())
+    verifiers = site.registry.members("verifier")
+    clients = [[each[0], *[each[1]] * (len(verifiers) - 1)] for each in _PLACES[place]]
+    async with served(heavy, clients[0], verifiers), served(light, clients[1], verifiers):
+        await asyncio.sleep(options.turns * options.seconds / 2)
+        heavy.service = light.service = 0
+        await asyncio.sleep(options.turns * options.seconds)
+        service = heavy.service, light.service
+    share = service[1] / sum(service)
+    print(f"{place}: service {service[0]} and {service[1]}, {1 - share:.2%} and {share:.2%}", flush=True)
+    return share
 
 
 async def _measure(options: argparse.Namespace) -> tuple[dict[str, Latency], list[Service]]:
@@ -149,10 +199,11 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--flood", type=int, default=48, help="concurrent requests of the flooding tenant")
     parser.add_argument("--seconds", type=float, default=15.0, help="seconds of each turn")
     parser.add_argument("--turns", type=int, default=4, help="turns of each kind of neighbour")
+    parser.add_argument("--verifiers", type=int, default=1, help="from 2 on: shares of tenants over all verifiers")
     parser.add_argument("--out", type=Path, help="JSON file for the figures")
     options = parser.parse_args()
-    if options.flood <= _SLOTS or options.turns < 1 or options.seconds <= 0:
-        parser.error(f"--flood must be above {_SLOTS}, --turns at least 1, --seconds above 0")
+    if options.flood <= _SLOTS or min(options.turns, options.verifiers) < 1 or options.seconds <= 0:
+        parser.error(f"--flood must be above {_SLOTS}, --turns and --verifiers at least 1, --seconds above 0")
     return options
 
 

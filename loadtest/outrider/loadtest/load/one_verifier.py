@@ -65,8 +65,13 @@ class Customers:
         stub = VerifierStub(channel(verifier.address))
         while True:
             request = self._request()
-            await stub.Submit(request)
-            self.service += await self._charge(stub, request.request_id)
+            try:
+                await stub.Submit(request)
+                prompt = await self._charge(stub, request.request_id)
+                self.service += prompt
+            except asyncio.CancelledError:
+                await stub.Cancel(pb.CancelRequest(request_id=request.request_id))
+                raise
 
     async def _charge(self, stub: VerifierStub, request_id: str) -> int:
         """Follows the answer and counts its tokens as they come; returns what the prompt costs."""
@@ -81,16 +86,16 @@ class Customers:
         name = f"loadtest-{secrets.token_hex(8)}"
         prompt = pack_ids([self._random.randint(*_IDS) for _ in range(self._prompt)])
         sampling = sampling_pb2.SamplingParams(temperature=1.0, seed=1, max_tokens=self._answer, ignore_eos=True)
-        return pb.SubmitRequest(
-            request_id=name, tenant=self.name, prompt=prompt, sampling=sampling, weight=self.weight
-        )
+        return pb.SubmitRequest(request_id=name, tenant=self.name, prompt=prompt, sampling=sampling, weight=self.weight)
 
 
 @asynccontextmanager
-async def served(customers: Customers, clients: dict[str, int], verifiers: Sequence[Member]) -> AsyncIterator[None]:
-    """``customers`` send requests by so many ``clients`` of each of the ``verifiers`` until the block ends."""
+async def served(customers: Customers, clients: Sequence[int], verifiers: Sequence[Member]) -> AsyncIterator[None]:
+    """``customers`` send requests by ``clients`` at each of the ``verifiers`` until the block ends."""
     tasks = [
-        asyncio.create_task(customers.run(verifier)) for verifier in verifiers for _ in range(clients[verifier.instance])
+        asyncio.create_task(customers.run(verifier))
+        for verifier, count in zip(verifiers, clients, strict=True)
+        for _ in range(count)
     ]
     try:
         yield

@@ -22,8 +22,8 @@ class TokenCounters:
     requests: unused time gives no claim against the others. If no tenant has requests, it is lifted to the counter of
     the tenant that left last.
 
-    A counter has the service of all verifiers of the model: `tell` gives the service here to the others, and `hear` adds
-    theirs. A tenant whose requests wait at another verifier is not lifted, since it has used no time less.
+    A counter has the service of all verifiers of the model: `tell` gives the service here to the others, and `hear`
+    adds theirs. A tenant whose requests wait at another verifier is not lifted: it has left no time unused.
 
     Args:
         most_idle: most counters kept of tenants without requests.

@@ -24,8 +24,8 @@ _log = get_logger("verifier")
 class Shares:
     """Tells the service of this verifier, and adds that of the others to the tenants' counters.
 
-    A verifier that tells nothing, such as one of an earlier version, is not counted. What a verifier has not told when it
-    dies is not counted either: the service of one interval. News of a lost broker are told later.
+    A verifier that tells nothing, such as one of an earlier version, is not counted. What a verifier has not told when
+    it dies is not counted either: the service of one interval. While the broker is away, service is kept to be told.
 
     ``inbox`` is that of the engine's thread, the only one that touches the ``scheduler``.
     """

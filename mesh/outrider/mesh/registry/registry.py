@@ -1,93 +1,55 @@
-"""The registry: every process announces itself over NATS, and notices within seconds when another falls silent."""
+"""The members of the mesh as one process knows them."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Callable
-from enum import StrEnum
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import Any
 
 import msgspec
-from outrider.mesh.bus import Bus, Message
+from outrider.mesh.bus import Bus, Callback, Message
 from outrider.mesh.errors import Unavailable
+from outrider.mesh.registry.keeper import Keeper
+from outrider.mesh.registry.members import (
+    TICK_S,
+    TIMES,
+    Announcement,
+    Member,
+    Members,
+    State,
+    Times,
+    announce_subject,
+    ask_subject,
+    batch_subject,
+    decode_batch,
+    encode,
+    keeper_subject,
+    read_announcement,
+)
+from outrider.mesh.registry.relayed import Relayed
 from outrider.mesh.tasks import Tasks
 from outrider.mesh.telemetry import get_logger
-
-_TICK_S = 0.2
 
 _log = get_logger("registry")
 
 
-def announce_subject(kind: str) -> str:
-    """NATS subject of the announcements of processes of ``kind``; the broker may reserve it to them."""
-    return f"outrider.registry.announce.{kind}"
-
-
-def ask_subject(kind: str) -> str:
-    """NATS subject on which a starting process of ``kind`` asks all processes to announce themselves."""
-    return f"outrider.registry.ask.{kind}"
-
-
-class State(StrEnum):
-    """The state of a process; only ready and draining ones are members."""
-
-    STARTING = "starting"
-    READY = "ready"
-    DRAINING = "draining"
-    GONE = "gone"
-
-
-class Member(msgspec.Struct, frozen=True):
-    """A process of the mesh. ``address`` is host:port of its gRPC server; ``status`` what its kind announces."""
-
-    kind: str
-    instance: str
-    address: str
-    state: State
-    status: dict[str, Any]
-
-
-class _Announcement(msgspec.Struct, array_like=True, frozen=True):
-    member: Member
-    began: float
-
-
 class _Record(msgspec.Struct):
-    announcement: _Announcement
+    announcement: Announcement
     silent_at: float
-
-
-class Times(NamedTuple):
-    """Times by which a registry decides which processes are there, in seconds.
-
-    Attributes:
-        announce_every_s: between announcements.
-        silence_s: a member from which nothing is heard for so long is gone.
-        deaf_s: where a process does not hear itself for so long, it or the broker is at fault: no silence counts.
-        grace_s: time for members to be heard again, once the process hears itself again.
-        news_s: time within which every member announces itself to a process that has just started.
-    """
-
-    announce_every_s: float = 0.7
-    silence_s: float = 2.2
-    deaf_s: float = 1.5
-    grace_s: float = 3.0
-    news_s: float = 2.2
-
-
-TIMES = Times()
-Members = list[Member]
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(_Announcement)
 
 
 class Registry:
     """The members of the mesh as this process knows them, and this process's own announcement.
 
-    Silence counts only while this process hears its own announcements: neither a lost broker nor its own stalled loop
-    makes members disappear.
+    Silence counts only while this process hears its own announcements, or the keeper of its kind: neither a lost broker
+    nor its own stalled loop makes members disappear. Nor does the silence of a keeper.
+
+    Args:
+        follows: the kinds that this process has to know, heard from their keepers where there are any; if None, all
+            kinds, heard directly.
     """
 
     def __init__(
@@ -98,6 +60,7 @@ class Registry:
         status: Callable[[], dict[str, Any]] = dict,
         tasks: Tasks | None = None,
         times: Times = TIMES,
+        follows: Collection[str] | None = None,
     ) -> None:
         self._bus, self._times = bus, times
         self._kind, self._instance = kind, instance
@@ -111,13 +74,31 @@ class Registry:
         self._callbacks: defaultdict[str, list[Callable[[Members], None]]] = defaultdict(list)
         self._heard_self = self._listens_since = time.monotonic()
         self._deaf = False
+        self._keeper = Keeper(bus, kind, instance, times.silence_s)
+        self._followed = {each: self._follow(each) for each in follows or ()}
+        self._own = self._follow_own(follows)
         self.changes = 0
         """How often a member has joined, left or changed."""
 
+    def _follow(self, kind: str) -> Relayed:
+        direct = {announce_subject(kind): self._on_announce}
+        heard, again = partial(self._on_batch, kind), partial(self._wait_for, kind)
+        return Relayed(self._bus, self._tasks, batch_subject(kind), heard, direct, again)
+
+    def _follow_own(self, follows: Collection[str] | None) -> Relayed:
+        """Without a keeper, a process answers who asks, and hears its own kind: so it counts it."""
+        direct: dict[str, Callback] = {ask_subject("*"): lambda _: self._announce()}
+        if self._kind not in self._followed:
+            own, every = (self._kind, self._on_own_kind), ("*", self._on_announce)
+            kind, callback = every if follows is None else own
+            direct[announce_subject(kind)] = callback
+        again = partial(self._wait_for, self._kind)
+        return Relayed(self._bus, self._tasks, keeper_subject(self._kind), self._on_keeper, direct, again)
+
     async def start(self) -> None:
         """Listens, and asks all processes to announce themselves at once."""
-        await self._bus.subscribe(announce_subject("*"), self._on_announce)
-        await self._bus.subscribe(ask_subject("*"), lambda _: self._announce())
+        for relayed in (self._own, *self._followed.values()):
+            await relayed.start()
         self._listens_since = time.monotonic()
         self._loops = [
             self._tasks.spawn(self._announce_for_ever(), "registry announcements"),
@@ -146,6 +127,7 @@ class Registry:
             task.cancel()
         if self._loops:
             self.set_state(State.GONE)
+            self._keeper.leave(self._own_announcement())
 
     def members(self, kind: str) -> Members:
         """The ready and draining members of ``kind``, by instance; this process among them if it is one."""
@@ -176,8 +158,11 @@ class Registry:
             forget()
 
     def _announce(self) -> None:
+        self._bus.publish(announce_subject(self._kind), self._own_announcement())
+
+    def _own_announcement(self) -> bytes:
         member = Member(self._kind, self._instance, self.address, self._state, self._status())
-        self._bus.publish(announce_subject(self._kind), _encoder.encode(_Announcement(member, self._began)))
+        return encode(Announcement(member, self._began))
 
     async def _announce_for_ever(self) -> None:
         while True:
@@ -185,45 +170,82 @@ class Registry:
                 self._announce()
             await asyncio.sleep(self._times.announce_every_s)
 
+    async def _on_keeper(self, message: Message) -> None:
+        self._heard_self = time.monotonic()
+        if await self._keeper.read(message):
+            self._announce()
+
+    def _on_batch(self, kind: str, message: Message) -> None:
+        changed = [member for data in decode_batch(message.data) if (member := self._take(data, kind)) is not None]
+        self._notify(changed)
+
     def _on_announce(self, message: Message) -> None:
-        try:
-            announcement = _decoder.decode(message.data)
-        except msgspec.MsgspecError:
-            _log.warning("an announcement could not be read", bytes=len(message.data))
-            return
+        if (changed := self._take(message.data, message.subject.rpartition(".")[2])) is not None:
+            self._notify([changed])
+
+    def _on_own_kind(self, message: Message) -> None:
+        self._read(message.data, self._kind)
+
+    def _read(self, data: bytes, kind: str) -> Announcement | None:
+        """An announcement of a process of ``kind``; None for anything else."""
+        if (announcement := read_announcement(data, kind)) is None:
+            return None
         member = announcement.member
-        if message.subject != announce_subject(member.kind):
-            _log.warning("an announcement names another kind", subject=message.subject, kind=member.kind)
-            return
+        if kind == self._kind:
+            self._keeper.note(member.instance)
         if member.instance == self._instance:
             self._heard_self = time.monotonic()
+        return announcement
+
+    def _take(self, data: bytes, kind: str) -> Member | None:
+        """Notes an announcement of a process of ``kind``; the member if it joined, left or changed."""
+        if (announcement := self._read(data, kind)) is None:
+            return None
+        member = announcement.member
         key = (member.kind, member.instance)
         record = self._records.get(key)
         if record is not None and record.announcement.began > announcement.began:
-            return
+            return None
         if member.state in (State.READY, State.DRAINING):
             self._records[key] = _Record(announcement, time.monotonic() + self._times.silence_s)
         else:
             self._records.pop(key, None)
-        self._notify(record.announcement.member if record else None, self._records.get(key))
+        return self._compare(record.announcement.member if record else None, self._records.get(key))
 
-    def _notify(self, before: Member | None, record: _Record | None) -> None:
+    def _compare(self, before: Member | None, record: _Record | None) -> Member | None:
+        """The member if it joined, left or changed."""
         after = record.announcement.member if record else None
         if before == after:
-            return
+            return None
         self.changes += 1
         member = after or before
         assert member is not None
         if before is None or after is None or before.state != after.state:
             state = after.state if after else State.GONE
             _log.info("the mesh changed", kind=member.kind, member=member.instance, state=state)
-        for callback in list(self._callbacks[member.kind]):
-            callback(self.members(member.kind))
+        return member
+
+    def _notify(self, changed: Members) -> None:
+        """Tells of members that joined, left or changed, once for each kind."""
+        for kind in sorted({member.kind for member in changed}):
+            for callback in list(self._callbacks[kind]):
+                callback(self.members(kind))
 
     async def _watch_for_ever(self) -> None:
         while True:
-            await asyncio.sleep(_TICK_S)
+            await asyncio.sleep(TICK_S)
+            now = time.monotonic()
+            for relayed in (self._own, *self._followed.values()):
+                relayed.tick(now)
+            await self._keeper.tick(now, self._own.silence_s(now))
             self._expire(time.monotonic())
+
+    def _wait_for(self, kind: str) -> None:
+        """Gives the members of ``kind`` time to be heard again, after the silence of their keeper."""
+        due = time.monotonic() + self._times.announce_every_s + 2 * TICK_S
+        for (other, _), record in self._records.items():
+            if other == kind:
+                record.silent_at = max(record.silent_at, due)
 
     def _expire(self, now: float) -> None:
         if now - self._heard_self > self._times.deaf_s:
@@ -233,6 +255,10 @@ class Registry:
             self._deaf = False
             for record in self._records.values():
                 record.silent_at = now + self._times.grace_s
-        for key in [key for key, record in self._records.items() if record.silent_at < now]:
-            gone = self._records.pop(key)
-            self._notify(gone.announcement.member, None)
+        silent = [key for key, record in self._records.items() if record.silent_at < now and self._hears(key[0], now)]
+        gone = [self._compare(self._records.pop(key).announcement.member, None) for key in silent]
+        self._notify([member for member in gone if member is not None])
+
+    def _hears(self, kind: str, now: float) -> bool:
+        relayed = self._followed.get(kind)
+        return relayed is None or relayed.hears(now)
