@@ -90,6 +90,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "peers",
         "attack",
         "hostile",
+        "members",
         "bench",
         "ramp",
         "experiments",

@@ -40,6 +40,7 @@ class EchoService(Service, pb_grpc.VerifierServicer):
     """A verifier that answers every request at once, without a model."""
 
     kind: ClassVar[str] = "verifier"
+    follows: ClassVar[tuple[str, ...]] = ("tokenizer",)
     settings: ClassVar[type[Settings]] = EchoSettings
 
     def __init__(self, settings: EchoSettings) -> None:
