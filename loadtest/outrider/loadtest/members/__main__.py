@@ -1,9 +1,9 @@
 """Messages of the registry by the number of members: ``python -m outrider.loadtest.members --members 1000``.
 
-Members of all kinds, each with a connection of its own, join one nats-server. Its own counters give the messages and bytes a
-second that members publish and that it delivers, while nothing changes. Then members fall silent, one after the other,
-and a gateway that follows verifiers notices: ordinary ones, and the keeper of the verifiers. Exit code 1: a death was
-noticed later than `NOTICED_S` seconds after it.
+Members of all kinds, each with a connection of its own, join one nats-server. Its own counters give the messages and
+bytes a second that members publish and that it delivers, while nothing changes. Then members fall silent, one after the
+other, and a gateway that follows verifiers notices: ordinary ones, and the keeper of the verifiers. Exit code 1: a death
+was noticed later than `NOTICED_S` seconds after it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import subprocess
 import sys
 import time
 import urllib.request
@@ -47,8 +46,8 @@ class Traffic(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         """One line for the terminal."""
         return (
-            f"{self.members} members: {self.published:.0f} messages/s published ({self.published_bytes / 1e6:.2f} MB/s), "
-            f"{self.delivered:.0f} delivered ({self.delivered_bytes / 1e6:.1f} MB/s)"
+            f"{self.members} members: {self.published:.0f} messages/s published ({self.published_bytes / 1e6:.2f} MB/s)"
+            f", {self.delivered:.0f} delivered ({self.delivered_bytes / 1e6:.1f} MB/s)"
         )
 
 
@@ -75,13 +74,13 @@ async def _measure(options: argparse.Namespace) -> tuple[Traffic, list[tuple[str
 async def _broker() -> AsyncIterator[tuple[str, int]]:
     port, monitor = hold_port(), hold_port()
     server = Path(sys.executable).parent / "nats-server"
-    command = [server, "-a", "127.0.0.1", "-p", str(port), "-m", str(monitor)]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    options = ["-a", "127.0.0.1", "-p", str(port), "-m", str(monitor)]
+    process = await asyncio.create_subprocess_exec(server, *options, stderr=asyncio.subprocess.DEVNULL)
     try:
         yield f"nats://127.0.0.1:{port}", monitor
     finally:
         process.terminate()
-        process.wait()
+        await process.wait()
 
 
 @asynccontextmanager

@@ -40,8 +40,8 @@ def name_of(number: int) -> str:
     return f"{kind_of(number)}-{number:04}"
 
 
-async def _join(url: str, number: int, direct: bool) -> Tasks:
-    """A member; it falls silent when its tasks are cancelled."""
+async def _join(url: str, number: int, direct: bool) -> tuple[Tasks, Bus]:
+    """The work of a member, and its connection."""
     kind, tasks, bus = kind_of(number), Tasks(), Bus()
     await bus.connect(url, name_of(number), wait_s=60)
     status: dict[str, Any] = {"pid": number, "rest": "x" * _STATUS_BYTES.get(kind, 100)}
@@ -52,17 +52,19 @@ async def _join(url: str, number: int, direct: bool) -> Tasks:
             await bus.subscribe(batch_subject(followed), lambda _: None)
     await registry.start()
     registry.set_state(State.READY)
-    return tasks
+    return tasks, bus
 
 
 async def _main(url: str, first: int, count: int, direct: bool) -> None:
-    members: dict[str, Tasks] = {}
+    members: dict[str, tuple[Tasks, Bus]] = {}
     control = Bus()
     await control.connect(url, f"loadtest-{first}", wait_s=60)
 
     async def kill(message: Message) -> None:
-        if (tasks := members.pop(message.data.decode(), None)) is not None:
+        if (member := members.pop(message.data.decode(), None)) is not None:
+            tasks, bus = member
             await tasks.cancel()
+            await bus.close()
 
     await control.subscribe(KILL, kill)
     for number in range(first, first + count):

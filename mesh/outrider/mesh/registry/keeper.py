@@ -7,6 +7,7 @@ what it heard, in one message to whoever follows the kind.
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
 
@@ -28,9 +29,8 @@ CROWD = 16
 """Processes of a kind from which on there is a keeper; it stays until there are fewer than half as many."""
 MOST_PASSED_ON = 256
 """Most announcements in one message."""
-_SPREAD_S = 0.005
+_SPREAD_S = 0.01
 """Mean seconds between two candidates: the others hear the first one before they try."""
-_AGAIN_S = 5.0
 
 _log = get_logger("registry")
 
@@ -55,7 +55,9 @@ class Keeper:
     def __init__(self, bus: Bus, kind: str, instance: str, silence_s: float) -> None:
         self._bus, self._kind, self._instance, self._silence_s = bus, kind, instance, silence_s
         self._keeper, self._processes = "", 0
-        self._due, self._began, self._other_at = float("inf"), 0.0, float("-inf")
+        self._last = self._other_at = float("-inf")
+        self._began = 0.0
+        self._candidacy: asyncio.TimerHandle | None = None
         self._subscriptions: list[Subscription] = []
         self._heard: dict[str, float] = {}
         self._known: dict[str, tuple[float, bytes]] = {}
@@ -72,12 +74,13 @@ class Keeper:
 
     async def read(self, message: Message) -> bool:
         """Reads what a keeper or a candidate tells; returns whether there is a new keeper, which has heard nobody."""
-        presence = _decode_presence(message.data)
+        presence, now = _decode_presence(message.data), time.monotonic()
+        self._last = now
         if presence.keeper != self._instance:
-            self._other_at = time.monotonic()
-            if self.keeping and presence.keeper < self._instance:
-                await self.stop()
-        elif not self.keeping and time.monotonic() - self._other_at > PATIENCE_S:
+            self._other_at = now
+            if self.keeping and presence.processes and presence.keeper < self._instance:
+                await self._stop()
+        elif not self.keeping and now - self._other_at > PATIENCE_S:
             await self._begin()
         if not presence.processes:
             return False
@@ -85,25 +88,26 @@ class Keeper:
         new, self._keeper = presence.keeper != self._keeper, presence.keeper
         return new
 
-    async def tick(self, now: float, silence_s: float) -> None:
-        """Passes on what was heard, as the keeper; becomes a candidate where there is none.
-
-        Args:
-            now: seconds on the monotonic clock.
-            silence_s: seconds since a keeper was heard.
-        """
+    async def tick(self, now: float) -> None:
+        """Passes on what was heard, as the keeper; becomes a candidate, soon, where there is none."""
         if self.keeping:
             await self._keep(now)
-        elif silence_s < PATIENCE_S or (count := self._count(now)) < CROWD:
-            self._due = float("inf")
-        else:
-            self._due = min(self._due, now + random.random() * count * _SPREAD_S)
-            if now >= self._due and self._bus.connected:
-                self._due = now + _AGAIN_S
-                self._bus.publish(keeper_subject(self._kind), encode(Presence(self._instance, 0)))
+        elif self._misses_a_keeper(now) and self._candidacy is None:
+            delay_s = random.random() * self._count(now) * _SPREAD_S
+            self._candidacy = asyncio.get_running_loop().call_later(delay_s, self._stand)
+
+    def _misses_a_keeper(self, now: float) -> bool:
+        return now - self._last > PATIENCE_S and self._count(now) >= CROWD
+
+    def _stand(self) -> None:
+        self._candidacy = None
+        if self._misses_a_keeper(time.monotonic()) and self._bus.connected:
+            self._bus.publish(keeper_subject(self._kind), encode(Presence(self._instance, 0)))
 
     def leave(self, announcement: bytes) -> None:
         """Passes on that this process is gone, and all that was heard, if this process is the keeper."""
+        if self._candidacy is not None:
+            self._candidacy.cancel()
         if self.keeping:
             self._fresh[self._instance] = announcement
             self._tell()
@@ -112,9 +116,8 @@ class Keeper:
         self._heard = {instance: at for instance, at in self._heard.items() if at > now - self._silence_s}
         return max(len(self._heard), self._processes)
 
-    async def stop(self) -> None:
-        """Ceases to be the keeper."""
-        self._known, self._fresh, self._due = {}, {}, float("inf")
+    async def _stop(self) -> None:
+        self._known, self._fresh = {}, {}
         while self._subscriptions:
             await self._subscriptions.pop().unsubscribe()
 
@@ -145,7 +148,7 @@ class Keeper:
     async def _keep(self, now: float) -> None:
         self._known = {name: each for name, each in self._known.items() if each[0] > now - self._silence_s}
         if len(self._known) < CROWD / 2 and now - self._began > 2 * self._silence_s:
-            return await self.stop()
+            return await self._stop()
         self._tell()
 
     def _tell(self) -> None:

@@ -237,7 +237,7 @@ class Registry:
             now = time.monotonic()
             for relayed in (self._own, *self._followed.values()):
                 relayed.tick(now)
-            await self._keeper.tick(now, self._own.silence_s(now))
+            await self._keeper.tick(now)
             self._expire(time.monotonic())
 
     def _wait_for(self, kind: str) -> None:

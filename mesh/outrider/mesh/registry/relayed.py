@@ -41,13 +41,9 @@ class Relayed:
         self._last = float("-inf")
         self._kept = False
 
-    def silence_s(self, now: float) -> float:
-        """Seconds since the keeper was last heard; endless without one."""
-        return now - self._last
-
     def hears(self, now: float) -> bool:
         """Whether what this process hears is complete: from a keeper that is not silent, or directly."""
-        return not self._kept or self.silence_s(now) < PATIENCE_S
+        return not self._kept or now - self._last < PATIENCE_S
 
     async def start(self) -> None:
         """Listens to both."""
@@ -58,7 +54,7 @@ class Relayed:
         """Listens directly if the keeper is lost at ``now``; without a broker no keeper can be heard."""
         if not self._bus.connected:
             self._last = max(self._last, now - PATIENCE_S)
-        if self._kept and self.silence_s(now) > _LOST_S:
+        if self._kept and now - self._last > _LOST_S:
             self._kept = False
             self._spawn(self._listen(), "registry subscriptions")
             self._again()
