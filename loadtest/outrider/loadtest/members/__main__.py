@@ -1,9 +1,9 @@
 """Messages of the registry by the number of members: ``python -m outrider.loadtest.members --members 1000``.
 
 Members of all kinds, each with a connection of its own, join one nats-server. Its own counters give the messages and
-bytes a second that members publish and that it delivers, while nothing changes. Then members fall silent, one after the
-other, and a gateway that follows verifiers notices: ordinary ones, and the keeper of the verifiers. Exit code 1: a death
-was noticed later than `NOTICED_S` seconds after it.
+bytes a second that members publish and that it delivers, while nothing changes. Then members die one after the other,
+and a gateway that follows verifiers notices: ordinary ones, and the keeper of the verifiers. Exit code 1: a death was
+noticed later than `NOTICED_S` seconds after it.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ async def _measure(options: argparse.Namespace) -> tuple[Traffic, list[tuple[str
         await asyncio.sleep(_SETTLE_S)
         traffic = await _count(monitor, options)
         print(traffic, flush=True)
-        return traffic, [] if options.direct else await _kill(url, options.members)
+        return traffic, await _kill(url, options.members)
 
 
 @asynccontextmanager
@@ -89,9 +89,8 @@ async def _members(url: str, options: argparse.Namespace) -> AsyncIterator[None]
     share = -(-options.members // options.processes)
     parts = [(first, min(share, options.members - first)) for first in range(0, options.members, share)]
     command = [sys.executable, "-m", "outrider.loadtest.members.simulated", url]
-    more = ["--direct"] if options.direct else []
     processes = [
-        await asyncio.create_subprocess_exec(*command, str(first), str(count), *more, stdout=asyncio.subprocess.PIPE)
+        await asyncio.create_subprocess_exec(*command, str(first), str(count), stdout=asyncio.subprocess.PIPE)
         for first, count in parts
     ]
     try:
@@ -101,7 +100,8 @@ async def _members(url: str, options: argparse.Namespace) -> AsyncIterator[None]
         yield
     finally:
         for process in processes:
-            process.kill()
+            if process.returncode is None:
+                process.kill()
             await process.wait()
 
 
@@ -165,9 +165,8 @@ async def _keeper(bus: Bus) -> str | None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m outrider.loadtest.members", description=__doc__)
     parser.add_argument("--members", type=int, default=1000, help="simulated members")
-    parser.add_argument("--processes", type=int, default=2, help="processes that they live in")
+    parser.add_argument("--processes", type=int, default=4, help="processes that they live in")
     parser.add_argument("--seconds", type=float, default=10.0, help="seconds for which messages are counted")
-    parser.add_argument("--direct", action="store_true", help="every member hears every announcement; no deaths")
     parser.add_argument("--out", type=Path, help="JSON file for the figures")
     options = parser.parse_args()
     if min(options.members, options.processes) < 1 or options.seconds <= 0:

@@ -2,7 +2,8 @@
 
 Where every process hears every announcement, messages grow with the square of the processes. From `CROWD` processes of
 a kind on, one of them becomes the keeper: it alone hears the announcements, and every `TICK_S` seconds it passes on
-what it heard, in one message to whoever follows the kind.
+what it heard, in one message to whoever follows the kind. If an announcement is the same as before, only the instance
+is passed on.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Keeper:
         self._subscriptions: list[Subscription] = []
         self._heard: dict[str, float] = {}
         self._known: dict[str, tuple[float, bytes]] = {}
-        self._fresh: dict[str, bytes] = {}
+        self._fresh: dict[str, bytes | str] = {}
 
     @property
     def keeping(self) -> bool:
@@ -135,7 +136,9 @@ class Keeper:
         if (announcement := read_announcement(message.data, self._kind)) is None:
             return
         member = announcement.member
-        self._fresh[member.instance] = message.data
+        _, known = self._known.get(member.instance, (0.0, b""))
+        same = message.data == known and member.state in (State.READY, State.DRAINING)
+        self._fresh[member.instance] = member.instance if same else message.data
         if member.state is State.GONE:
             self._known.pop(member.instance, None)
         else:
@@ -143,7 +146,7 @@ class Keeper:
 
     def _on_ask(self, _: Message) -> None:
         """Passes on all that is known with the next tick, once for all who ask until then."""
-        self._fresh = {instance: data for instance, (_, data) in self._known.items()} | self._fresh
+        self._fresh |= {instance: data for instance, (_, data) in self._known.items()}
 
     async def _keep(self, now: float) -> None:
         self._known = {name: each for name, each in self._known.items() if each[0] > now - self._silence_s}

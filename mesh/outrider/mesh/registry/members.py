@@ -82,17 +82,22 @@ PATIENCE_S = 0.6
 Members = list[Member]
 encode = msgspec.msgpack.Encoder().encode
 _decode_announcement = msgspec.msgpack.Decoder(Announcement).decode
-decode_batch = msgspec.msgpack.Decoder(list[bytes]).decode
+decode_batch = msgspec.msgpack.Decoder(list[Any]).decode
+
+
+def announcement(member: Member, began: float) -> bytes:
+    """The announcement of ``member``, whose process began at ``began``, in seconds since 1970."""
+    return encode(Announcement(member, began))
 
 
 def read_announcement(data: bytes, kind: str) -> Announcement | None:
     """The announcement of a process of ``kind``; None for anything else, which the log tells."""
     try:
-        announcement = _decode_announcement(data)
+        read = _decode_announcement(data)
     except msgspec.MsgspecError:
         _log.warning("an announcement could not be read", bytes=len(data))
         return None
-    if announcement.member.kind != kind:
-        _log.warning("an announcement names another kind", subject_kind=kind, kind=announcement.member.kind)
+    if read.member.kind != kind:
+        _log.warning("an announcement names another kind", subject_kind=kind, kind=read.member.kind)
         return None
-    return announcement
+    return read

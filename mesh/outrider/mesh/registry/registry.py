@@ -22,10 +22,10 @@ from outrider.mesh.registry.members import (
     State,
     Times,
     announce_subject,
+    announcement,
     ask_subject,
     batch_subject,
     decode_batch,
-    encode,
     keeper_subject,
     read_announcement,
 )
@@ -72,7 +72,7 @@ class Registry:
         self._began = time.time()
         self._records: dict[tuple[str, str], _Record] = {}
         self._callbacks: defaultdict[str, list[Callable[[Members], None]]] = defaultdict(list)
-        self._heard_self = self._listens_since = time.monotonic()
+        self._asked = self._heard_self = self._listens_since = time.monotonic()
         self._deaf = False
         self._keeper = Keeper(bus, kind, instance, times.silence_s)
         self._followed = {each: self._follow(each) for each in follows or ()}
@@ -104,7 +104,7 @@ class Registry:
             self._tasks.spawn(self._announce_for_ever(), "registry announcements"),
             self._tasks.spawn(self._watch_for_ever(), "registry expiry"),
         ]
-        self._bus.publish(ask_subject(self._kind), b"")
+        self._ask()
 
     @property
     def news_due_s(self) -> float:
@@ -157,12 +157,16 @@ class Registry:
         finally:
             forget()
 
+    def _ask(self) -> None:
+        self._asked = time.monotonic()
+        self._bus.publish(ask_subject(self._kind), b"")
+
     def _announce(self) -> None:
         self._bus.publish(announce_subject(self._kind), self._own_announcement())
 
     def _own_announcement(self) -> bytes:
         member = Member(self._kind, self._instance, self.address, self._state, self._status())
-        return encode(Announcement(member, self._began))
+        return announcement(member, self._began)
 
     async def _announce_for_ever(self) -> None:
         while True:
@@ -176,8 +180,16 @@ class Registry:
             self._announce()
 
     def _on_batch(self, kind: str, message: Message) -> None:
-        changed = [member for data in decode_batch(message.data) if (member := self._take(data, kind)) is not None]
-        self._notify(changed)
+        batch = decode_batch(message.data)
+        changed = [self._take(data, kind) for data in batch if isinstance(data, bytes)]
+        self._notify([member for member in changed if member is not None])
+        now = time.monotonic()
+        records = [self._records.get((kind, name)) for name in batch if isinstance(name, str)]
+        for record in records:
+            if record is not None:
+                record.silent_at = now + self._times.silence_s
+        if None in records and now - self._asked > self._times.announce_every_s:
+            self._ask()
 
     def _on_announce(self, message: Message) -> None:
         if (changed := self._take(message.data, message.subject.rpartition(".")[2])) is not None:
@@ -188,26 +200,26 @@ class Registry:
 
     def _read(self, data: bytes, kind: str) -> Announcement | None:
         """An announcement of a process of ``kind``; None for anything else."""
-        if (announcement := read_announcement(data, kind)) is None:
+        if (heard := read_announcement(data, kind)) is None:
             return None
-        member = announcement.member
+        member = heard.member
         if kind == self._kind:
             self._keeper.note(member.instance)
         if member.instance == self._instance:
             self._heard_self = time.monotonic()
-        return announcement
+        return heard
 
     def _take(self, data: bytes, kind: str) -> Member | None:
         """Notes an announcement of a process of ``kind``; the member if it joined, left or changed."""
-        if (announcement := self._read(data, kind)) is None:
+        if (heard := self._read(data, kind)) is None:
             return None
-        member = announcement.member
+        member = heard.member
         key = (member.kind, member.instance)
         record = self._records.get(key)
-        if record is not None and record.announcement.began > announcement.began:
+        if record is not None and record.announcement.began > heard.began:
             return None
         if member.state in (State.READY, State.DRAINING):
-            self._records[key] = _Record(announcement, time.monotonic() + self._times.silence_s)
+            self._records[key] = _Record(heard, time.monotonic() + self._times.silence_s)
         else:
             self._records.pop(key, None)
         return self._compare(record.announcement.member if record else None, self._records.get(key))
