@@ -89,12 +89,12 @@ async def _members(url: str, options: argparse.Namespace) -> AsyncIterator[None]
     share = -(-options.members // options.processes)
     parts = [(first, min(share, options.members - first)) for first in range(0, options.members, share)]
     command = [sys.executable, "-m", "outrider.loadtest.members.simulated", url]
-    processes = [
-        await asyncio.create_subprocess_exec(*command, str(first), str(count), stdout=asyncio.subprocess.PIPE)
-        for first, count in parts
-    ]
+    processes: list[asyncio.subprocess.Process] = []
     try:
-        for process in processes:
+        for first, count in parts:
+            arguments = str(first), str(count)
+            process = await asyncio.create_subprocess_exec(*command, *arguments, stdout=asyncio.subprocess.PIPE)
+            processes.append(process)
             assert process.stdout is not None
             await process.stdout.readline()
         yield

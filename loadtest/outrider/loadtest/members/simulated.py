@@ -31,7 +31,7 @@ KILL = "loadtest.kill"
 """Subject of the names of members that shall die."""
 KINDS = ("verifier",) * 13 + ("proposer",) * 3 + ("gateway", "tokenizer", "kvcache", "gateway")
 """Kinds of members: 65 % are verifiers."""
-REAL = 60
+REAL = 20
 _FOLLOWS = {"verifier": ("kvcache", "proposer", "verifier"), "gateway": ("tokenizer", "verifier")}
 _STATUS_BYTES = {"verifier": 400, "tokenizer": 250}
 _CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"lang":"python","version":"0"}\r\n'
