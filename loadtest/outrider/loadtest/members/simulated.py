@@ -76,7 +76,9 @@ class PlainMember(asyncio.Protocol):
     async def join(self, url: str, number: int) -> None:
         """Subscribes to what a member of a crowd hears, and announces itself from now on."""
         parts, kind = urlsplit(url), kind_of(number)
-        transport, _ = await asyncio.get_running_loop().create_connection(lambda: self, parts.hostname, parts.port)
+        transport, _ = await asyncio.get_running_loop().create_connection(
+            lambda: self, str(parts.hostname), parts.port or 4222
+        )
         self._transport = transport
         subjects = [keeper_subject(kind), *map(batch_subject, _FOLLOWS.get(kind, ()))]
         transport.write(_CONNECT + b"".join(f"SUB {each} {sid}\r\n".encode() for sid, each in enumerate(subjects)))
