@@ -92,7 +92,7 @@ class Lifecycle:
         start_audit(kind, instance, settings.audit_log)
         start_timeline(kind, instance, settings.timeline)
         tasks = Tasks(self.fail)
-        bus = Bus(tasks)
+        bus = Bus(tasks, settings.nats_replicas)
         certificates = mesh_certificates(settings, kind)
         socket = new_socket(settings.sockets, private=certificates is not None) if self._service.local else None
         return Mesh(

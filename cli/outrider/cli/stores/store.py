@@ -53,7 +53,8 @@ def run_on_bus(client: str, work: BusWork, nats_url: str | None, config: Path | 
     try:
         settings = effective("gateway", config, {})
         start_audit("cli", "", settings["audit_log"].value)
-        code = asyncio.run(connected(client, work, *_way(nats_url, settings)))
+        replicas = settings["nats_replicas"].value
+        code = asyncio.run(connected(client, work, *_way(nats_url, settings), replicas=replicas))
     except ConfigError as error:
         print(f"outrider: {error}", file=sys.stderr)
         return error.exit_code
@@ -79,9 +80,9 @@ def local_user() -> str:
         return f"user {uid}"
 
 
-async def connected(client: str, work: BusWork, url: str, login: Login, trust: Trust) -> int:
-    """Runs ``work`` on the broker at ``url``. Raises what `Bus.connect` and ``work`` raise."""
-    bus = Bus()
+async def connected(client: str, work: BusWork, url: str, login: Login, trust: Trust, replicas: int = 1) -> int:
+    """Runs ``work`` on the broker at ``url``, where it makes ``replicas``. Raises what `Bus.connect` and it raise."""
+    bus = Bus(replicas=replicas)
     try:
         await bus.connect(url, client, _WAIT_S, login, trust)
         return await work(bus)

@@ -44,9 +44,13 @@ class Bus:
 
     `publish` never waits: messages go to a bounded outbox that one task empties. While the broker is away, a full
     outbox drops its oldest messages. Subscriptions outlive any connection.
+
+    Attributes:
+        replicas: servers of a cluster that keep each stream and bucket which is created here.
     """
 
-    def __init__(self, tasks: Tasks | None = None) -> None:
+    def __init__(self, tasks: Tasks | None = None, replicas: int = 1) -> None:
+        self.replicas = replicas
         self._url = self._shown_url = ""
         self._name = ""
         self._troubles = Troubles("", "")
@@ -68,6 +72,11 @@ class Bus:
     def connected(self) -> bool:
         """Whether this process is connected to the broker, as far as it knows."""
         return self._up.is_set()
+
+    @property
+    def clustered(self) -> bool:
+        """Whether the broker is a server of a cluster."""
+        return self._client.clustered
 
     @property
     def max_payload(self) -> int:

@@ -47,6 +47,11 @@ class Connection(Client):
     def _wants_tls(self) -> bool:
         return self._current_server is not None and self._current_server.uri.scheme == _TLS
 
+    @property
+    def clustered(self) -> bool:
+        """Whether the server at the other end belongs to a cluster."""
+        return "cluster" in self._server_info
+
     def abandon(self) -> None:
         """Closes the socket of an attempt to connect that was given up."""
         if self._transport:

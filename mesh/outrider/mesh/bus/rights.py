@@ -56,7 +56,7 @@ def reading(bucket: str) -> Rights:
 
 def opening(bucket: str) -> Rights:
     """What `Bucket.open` and reading need, beside an inbox."""
-    return reading(bucket) | _api(f"KV_{bucket}", ("STREAM.CREATE",))
+    return reading(bucket) | _api(f"KV_{bucket}", ("STREAM.CREATE", "STREAM.UPDATE"))
 
 
 def wiping(bucket: str) -> Rights:

@@ -22,7 +22,11 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
     """
 
     nats_url: Annotated[
-        str, Meta(pattern=r"^(nats|tls)://.", description="NATS to join; several are separated by commas")
+        str,
+        Meta(
+            pattern=r"^(nats|tls)://[^\s,]+(,(nats|tls)://[^\s,]+)*$",
+            description="NATS to join; servers of a cluster are separated by commas",
+        ),
     ] = "nats://127.0.0.1:4222"
     nats_credentials: Annotated[
         str,
@@ -31,6 +35,13 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
             "a directory with a seed for each kind of process, KIND.nk; empty where NATS asks for neither"
         ),
     ] = ""
+    nats_replicas: Annotated[
+        Literal[1, 3, 5],
+        Meta(
+            description="servers of NATS's cluster that keep each stream and bucket of the mesh; gateways and commands "
+            "create these with so many, and raise the number of those that exist"
+        ),
+    ] = 1
     nats_wait_s: Annotated[Seconds, Meta(description="seconds to wait for NATS at start")] = 60.0
     host: Annotated[str, Meta(min_length=1, description="address to listen on")] = "127.0.0.1"
     port: Annotated[Port, Meta(description="gRPC port (the gateway's HTTP port); 0 takes a free one")] = 0

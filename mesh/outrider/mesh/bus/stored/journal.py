@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,7 +13,8 @@ import nats.errors
 import nats.js.errors as js_errors
 from nats.js import JetStreamContext, api
 from outrider.mesh.bus.rights import SCRATCH
-from outrider.mesh.bus.wipe import wipe
+from outrider.mesh.bus.stored.jetstream import Refused, add_stream, mapping_errors, raise_replicas
+from outrider.mesh.bus.stored.wipe import wipe
 from outrider.mesh.errors import AlreadyExists, Unavailable
 from outrider.mesh.telemetry import get_logger
 
@@ -26,10 +26,7 @@ _IDLE_S = 30.0
 _NAME_IN_USE = 10058
 _SUBJECTS_IN_USE = 10065
 _NOT_THE_LAST = 10071
-_NO_ROOM = 10023
 _FIRST = {"Nats-Expected-Last-Subject-Sequence": "0"}
-_NO_JETSTREAM = "NATS has no JetStream, which stores this: start nats-server with --jetstream"
-_FULL = "JetStream has no room left, by the limits that nats-server was started with"
 _SCRATCH_BYTES = 256 << 10
 """Free bytes that JetStream must have before a new stream replaces another."""
 
@@ -65,23 +62,29 @@ class Journal:
         self._bus, self._config, self._timeout_s = bus, config, timeout_s
 
     async def open(self) -> None:
-        """Creates the stream unless it exists; a stream that an operator made is used as it is."""
-        async with self._mapping_errors():
+        """Creates the stream unless it exists; one that an operator made is used as it is, with `raise_replicas`."""
+        async with mapping_errors(self._bus):
             try:
-                await self._js.add_stream(self._stream_config)
+                return await add_stream(self._bus, self._stream_config, self._timeout_s)
             except js_errors.BadRequestError as error:
                 if error.err_code not in (_NAME_IN_USE, _SUBJECTS_IN_USE):
                     raise
+        for name in (await self._names())[-1:]:
+            async with mapping_errors(self._bus):
+                await raise_replicas(self._bus, name, self._timeout_s)
 
     async def tend(self) -> None:
-        """Makes sure that writes are stored, in a new stream if need be; `Unavailable` where there is no room."""
+        """Makes sure that writes are stored, in a new stream if the present one refuses them.
+
+        `Unavailable` where there is no room, or where no server leads the stream at the moment.
+        """
         names = await self._names()
         if not names:
             return await self.open()
         await self._delete_old(names[:-1])
         try:
             await self._probe_write(names[-1])
-        except Unavailable:
+        except Refused:
             if not await self._has_room():
                 raise
             await self._probe_or_replace(names[-1])
@@ -93,7 +96,7 @@ class Journal:
         """
         if first and len(names := await self._names()) > 1 and await self._read(names[:-1], subject):
             raise AlreadyExists(f"there is a message on {subject} already")
-        async with self._mapping_errors():
+        async with mapping_errors(self._bus):
             try:
                 await self._js.publish(subject, data, headers=_FIRST if first else None)
             except js_errors.APIError as error:
@@ -111,7 +114,7 @@ class Journal:
         Messages in retired streams cannot be deleted, because nothing can be written to those streams.
         """
         *retired, current = await self._names() or [self._config.name]
-        async with self._mapping_errors():
+        async with mapping_errors(self._bus):
             await self._js.purge_stream(current, subject=subject)
         return not retired or not await self._read(retired, subject)
 
@@ -119,14 +122,14 @@ class Journal:
         """Overwrites and deletes the messages of `wipe` in all streams, retired ones too; returns their number."""
         count = 0
         for name in await self._names():
-            async with self._mapping_errors():
+            async with mapping_errors(self._bus):
                 count += await wipe(self._js, name, subject, before, self._timeout_s)
         return count
 
     async def _read(self, names: list[str], subject: str) -> list[tuple[str, bytes]]:
         messages: list[tuple[str, bytes]] = []
         for name in names:
-            async with self._mapping_errors():
+            async with mapping_errors(self._bus):
                 messages += await self._read_stream(name, subject)
         return messages
 
@@ -136,7 +139,7 @@ class Journal:
         )
         subscription = await self._js.pull_subscribe(subject, stream=name, config=config)
         try:
-            left = (await subscription.consumer_info()).num_pending or 0
+            left = await self._count(name, subject)
             messages: list[tuple[str, bytes]] = []
             while len(messages) < left:
                 batch = await subscription.fetch(min(_BATCH, left - len(messages)), self._timeout_s)
@@ -145,9 +148,13 @@ class Journal:
         finally:
             await subscription.unsubscribe()
 
+    async def _count(self, name: str, subject: str) -> int:
+        """The number of messages by the server that leads the stream: a consumer's own server may lag behind."""
+        return sum(((await self._js.stream_info(name, subject)).state.subjects or {}).values())
+
     async def _names(self) -> list[str]:
         """The streams of this journal: retired ones, oldest first, and last the one that captures."""
-        async with self._mapping_errors():
+        async with mapping_errors(self._bus):
             answer = await self._js.streams_info()
         pattern = re.compile(rf"{re.escape(self._config.name)}(?:-(\d+))?")
         matches = (pattern.fullmatch(info.config.name or "") for info in answer)
@@ -156,7 +163,7 @@ class Journal:
     async def _probe_write(self, name: str) -> None:
         """`Unavailable` where nats-server refuses all writes or does not store one."""
         probe = self._config.subject.replace("*", "$")
-        async with self._mapping_errors():
+        async with mapping_errors(self._bus):
             await self._js.purge_stream(name, subject=probe)
         if self._config.last_only:
             await self.add(probe, b"")
@@ -164,16 +171,17 @@ class Journal:
     async def _probe_or_replace(self, name: str) -> None:
         try:
             await self._probe_write(name)
-        except Unavailable:
+        except Refused:
             await self._probe_write(await self._replace(name))
 
     async def _has_room(self) -> bool:
         mark = secrets.token_hex(4)
         name, subject = f"outrider-scratch-{mark}", f"{SCRATCH}.{mark}"
         try:
-            await self._js.add_stream(name=name, subjects=[subject], max_bytes=2 * _SCRATCH_BYTES)
+            scratch = api.StreamConfig(name=name, subjects=[subject], max_bytes=2 * _SCRATCH_BYTES)
+            await add_stream(self._bus, scratch, self._timeout_s)
             await self._js.publish(subject, bytes(_SCRATCH_BYTES))
-        except nats.errors.Error:
+        except (nats.errors.Error, Unavailable):
             return False
         finally:
             with suppress(nats.errors.Error):
@@ -183,7 +191,7 @@ class Journal:
     async def _replace(self, name: str) -> str:
         """Retires the stream ``name``; returns the name of a new one with its subjects and settings."""
         base, number = self._config.name, int(name.removeprefix(self._config.name).removeprefix("-") or 1)
-        async with self._mapping_errors():
+        async with mapping_errors(self._bus):
             info = await self._js.stream_info(name)
             retired = [f"{_RETIRED}.{base}.{number}.{int(time.time())}"]
             await self._js.update_stream(info.config.evolve(subjects=retired, max_bytes=max(info.state.bytes, 1)))
@@ -194,7 +202,7 @@ class Journal:
 
     async def _delete_old(self, retired: list[str]) -> None:
         for name in retired:
-            async with self._mapping_errors():
+            async with mapping_errors(self._bus):
                 at = _retired_at(await self._js.stream_info(name))
                 if at and time.time() - at > self._config.keep_s:
                     await self._js.delete_stream(name)
@@ -215,19 +223,6 @@ class Journal:
     @property
     def _js(self) -> JetStreamContext:
         return self._bus.jetstream(self._timeout_s)
-
-    @asynccontextmanager
-    async def _mapping_errors(self) -> AsyncIterator[None]:
-        """Raises errors of NATS as `Unavailable`."""
-        if not self._bus.connected:
-            raise Unavailable("NATS is not connected", retry_after=1.0)
-        try:
-            yield
-        except (js_errors.NoStreamResponseError, js_errors.ServiceUnavailableError) as error:
-            full = isinstance(error, js_errors.APIError) and error.err_code == _NO_ROOM
-            raise Unavailable(_FULL if full else _NO_JETSTREAM, retry_after=1.0) from None
-        except nats.errors.Error as error:
-            raise Unavailable(f"JetStream did not answer: {error}", retry_after=1.0) from None
 
 
 def _retired_at(info: api.StreamInfo) -> int:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
-import nats.errors
 import nats.js.errors as js_errors
 from nats.js.api import DiscardPolicy, Header, StreamConfig
 from nats.js.kv import KeyValue
-from outrider.mesh.bus.wipe import wipe
+from outrider.mesh.bus.stored.jetstream import add_stream, mapping_errors, raise_replicas
+from outrider.mesh.bus.stored.wipe import wipe
 from outrider.mesh.errors import AlreadyExists, Unavailable
 
 if TYPE_CHECKING:
     from outrider.mesh.bus.client import Bus
-
-_NO_JETSTREAM = "NATS has no JetStream, or has lost what it stored: start nats-server with --jetstream, then this again"
 
 _WRONG_LAST_SEQUENCE = 10071  # JetStream's code of an error
 _ATTEMPTS = 64
@@ -44,18 +40,18 @@ class Bucket:
     async def open(self, keep_s: float | None = None) -> None:
         """Creates the bucket unless it exists; values are dropped ``keep_s`` seconds after they were written.
 
-        A bucket that an operator made, with replicas say, is used as it is.
+        A bucket that an operator made is used as it is, with `raise_replicas`.
         """
-        async with self._mapping_errors():
-            js = self._bus.jetstream(self._timeout_s)
+        async with mapping_errors(self._bus):
             try:
-                await js.key_value(self._name)
+                await self._bus.jetstream(self._timeout_s).key_value(self._name)
             except js_errors.BucketNotFoundError:
-                await js.add_stream(self._config(keep_s))
+                return await add_stream(self._bus, self._config(keep_s), self._timeout_s)
+            await raise_replicas(self._bus, f"KV_{self._name}", self._timeout_s)
 
     async def get(self, key: str) -> Entry | None:
         """The value of ``key``, if it has one."""
-        async with self._mapping_errors():
+        async with mapping_errors(self._bus):
             try:
                 entry = await self._store().get(key)
             except js_errors.KeyNotFoundError:
@@ -64,12 +60,12 @@ class Bucket:
 
     async def put(self, key: str, value: bytes) -> int:
         """Writes, whatever the value was; returns the revision."""
-        async with self._mapping_errors():
+        async with mapping_errors(self._bus):
             return await self._store().put(key, value)
 
     async def swap(self, key: str, value: bytes, revision: int) -> int:
         """Writes if ``key`` still has ``revision`` (0: no value); returns the new one. Else `AlreadyExists`."""
-        async with self._mapping_errors():
+        async with mapping_errors(self._bus):
             try:
                 return await self._store().update(key, value, last=revision)
             except js_errors.KeyWrongLastSequenceError:
@@ -82,7 +78,7 @@ class Bucket:
         `Unavailable` where such writes do not end.
         """
         for _ in range(_ATTEMPTS):
-            async with self._mapping_errors():
+            async with mapping_errors(self._bus):
                 last, keys = await self._keys()
                 if sum(each.startswith(prefix) for each in keys if each != key) >= most:
                     return None
@@ -92,19 +88,19 @@ class Bucket:
 
     async def forget(self, key: str) -> None:
         """Drops ``key`` and its value, if it has one."""
-        async with self._mapping_errors():
+        async with mapping_errors(self._bus):
             js = self._bus.jetstream(self._timeout_s)
             await js.purge_stream(f"KV_{self._name}", subject=f"$KV.{self._name}.{key}")
 
     async def wipe(self, keys: str, before: float = inf) -> int:
         """Overwrites and deletes values of ``keys`` (wildcards allowed) as `wipe`; returns their number."""
-        async with self._mapping_errors():
+        async with mapping_errors(self._bus):
             js = self._bus.jetstream(self._timeout_s)
             return await wipe(js, f"KV_{self._name}", f"$KV.{self._name}.{keys}", before, self._timeout_s)
 
     async def state(self) -> tuple[int, int]:
         """The last revision and the number of values, a pair that every write changes; zeros without a bucket."""
-        async with self._mapping_errors():
+        async with mapping_errors(self._bus):
             try:
                 state = (await self._bus.jetstream(self._timeout_s).stream_info(f"KV_{self._name}")).state
             except js_errors.NotFoundError:
@@ -113,7 +109,7 @@ class Bucket:
 
     async def keys(self) -> list[str]:
         """All keys that have a value, in order; none without a bucket."""
-        async with self._mapping_errors():
+        async with mapping_errors(self._bus):
             try:
                 return sorted((await self._keys())[1])
             except js_errors.NotFoundError:
@@ -152,15 +148,3 @@ class Bucket:
         """The bucket over the current connection. Reads are not direct: a replica that lags may answer direct reads."""
         js = self._bus.jetstream(self._timeout_s)
         return KeyValue(self._name, f"KV_{self._name}", f"$KV.{self._name}.", js, direct=False)
-
-    @asynccontextmanager
-    async def _mapping_errors(self) -> AsyncIterator[None]:
-        """Raises errors of NATS as `Unavailable`."""
-        if not self._bus.connected:
-            raise Unavailable("NATS is not connected", retry_after=1.0)
-        try:
-            yield
-        except (js_errors.NoStreamResponseError, js_errors.ServiceUnavailableError):
-            raise Unavailable(_NO_JETSTREAM, retry_after=1.0) from None
-        except nats.errors.Error as error:
-            raise Unavailable(f"JetStream did not answer: {error}", retry_after=1.0) from None

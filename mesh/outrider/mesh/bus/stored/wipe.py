@@ -21,8 +21,8 @@ async def wipe(js: JetStreamContext, stream: str, subject: str, before: float, t
     errors of nats-py.
     """
     with suppress(js_errors.NotFoundError):
-        if (await js.stream_info(stream, subject)).state.subjects:
-            numbers = await _numbers(js, stream, subject, before, timeout_s)
+        if subjects := (await js.stream_info(stream, subject)).state.subjects:
+            numbers = await _numbers(js, stream, subject, before, sum(subjects.values()), timeout_s)
             for start in range(0, len(numbers), _BATCH):
                 await asyncio.gather(*(_delete(js, stream, number) for number in numbers[start : start + _BATCH]))
             if numbers:
@@ -31,14 +31,16 @@ async def wipe(js: JetStreamContext, stream: str, subject: str, before: float, t
     return 0
 
 
-async def _numbers(js: JetStreamContext, stream: str, subject: str, before: float, timeout_s: float) -> list[int]:
-    """Sequence numbers of the messages, without their contents."""
+async def _numbers(
+    js: JetStreamContext, stream: str, subject: str, before: float, least: int, timeout_s: float
+) -> list[int]:
+    """Sequence numbers of the messages, at ``least`` so many, without their contents."""
     config = api.ConsumerConfig(
         ack_policy=api.AckPolicy.NONE, mem_storage=True, inactive_threshold=_IDLE_S, num_replicas=1, headers_only=True
     )
     subscription = await js.pull_subscribe(subject, stream=stream, config=config)
     try:
-        left = (await subscription.consumer_info()).num_pending or 0
+        left = max(least, (await subscription.consumer_info()).num_pending or 0)
         numbers: list[int] = []
         while left > 0:
             batch = [message.metadata for message in await subscription.fetch(min(_BATCH, left), timeout_s)]

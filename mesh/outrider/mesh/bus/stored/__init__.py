@@ -1,0 +1,1 @@
+"""What JetStream keeps: streams of messages, and buckets of values."""
