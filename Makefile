@@ -7,7 +7,7 @@ CLIENT := clients/python/outrider_client
 SBOM := PYTHONWARNINGS=ignore .venv-tools/bin/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible
 ARGS ?=
 
-.PHONY: setup dev run test lint types proto proto-check client-sync client-sync-check bench kernels-report kernels-bench contract chaos attack typescript clients-check lock sbom audit pocket wheel clean
+.PHONY: setup dev run test lint types proto proto-check client-sync client-sync-check bench kernels-report kernels-bench contract chaos attack cluster typescript clients-check lock sbom audit pocket wheel clean
 
 setup: .venv/.installed
 
@@ -81,6 +81,12 @@ chaos: dev
 
 attack: dev
 	$(BIN)/python -m outrider.loadtest.attack $(ARGS)
+
+# Kills servers of NATS's cluster and a whole site under streams, and admits clients at every server.
+cluster: dev
+	CLUSTER=1 $(BIN)/pytest tests/security/test_clustered_door.py
+	$(BIN)/python -m outrider.loadtest.outages server $(ARGS)
+	$(BIN)/python -m outrider.loadtest.outages site $(ARGS)
 
 typescript: dev
 	npm --prefix clients/typescript ci --no-audit --no-fund --ignore-scripts

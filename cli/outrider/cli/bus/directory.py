@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import secrets
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
 import nkeys
+from outrider.cli.bus.cluster import cluster_part
 from outrider.cli.bus.rights import ANONYMOUS, USERS, client_rights
 from outrider.cli.bus.seeds import Retired, make_secret, make_seed, public_key, renew_seed
 from outrider.mesh.access import CA
@@ -56,6 +57,11 @@ class BusDirectory:
         return self.path / "tls.conf"
 
     @property
+    def cluster(self) -> Path:
+        """The part of the broker's configuration that names the servers of its cluster; absent where it is alone."""
+        return self.path / "cluster.conf"
+
+    @property
     def authorities(self) -> Path:
         """A link to the authorities by which clients know the broker; absent where it talks in the clear."""
         return self.path / CA
@@ -95,6 +101,17 @@ class BusDirectory:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             cipher = f'jetstream: {{cipher: chacha, key: "{secrets.token_hex(_KEY_BYTES)}"}}\n'
             make_secret(self.encryption, cipher.encode())
+
+    def join_cluster(self, hosts: Sequence[str], files: Files | None) -> None:
+        """Makes the password of routes, unless there is one; the next `write` has the broker join those on ``hosts``.
+
+        Routes are encrypted with ``files``, whose paths are those on each host.
+        """
+        with _explaining(self.path):
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            password = self.path / "routes.key"
+            make_secret(password, secrets.token_hex(_KEY_BYTES).encode())
+            _replace(self.cluster, cluster_part(hosts, password.read_text(), files))
 
     def renew(self) -> None:
         """Writes new seeds in the place of all that are there; the broker then talks in the clear."""
@@ -159,7 +176,8 @@ class BusDirectory:
 
     def _write_users(self) -> None:
         entries = ",\n".join(_entry(*user) for user in self._rights())
-        includes = "".join(f"include ./{part.name}\n" for part in (self.encryption, self.tls) if part.exists())
+        parts = (self.encryption, self.tls, self.cluster)
+        includes = "".join(f"include ./{part.name}\n" for part in parts if part.exists())
         accounts = f"accounts: {{\n{ACCOUNT}: {{jetstream: enabled, users: [\n{entries}\n]}}\n{_NOBODY}: {{}}\n}}\n"
         callout = _callout(Issuer(self.seed(ISSUER)), public_key(self.client))
         _replace(

@@ -12,6 +12,7 @@ import typer
 
 if TYPE_CHECKING:
     from outrider.cli.bus.directory import BusDirectory
+    from outrider.mesh.security import Files
 
 bus_app = typer.Typer(help="Users of the broker: their seeds and their rights.", no_args_is_help=True)
 
@@ -33,9 +34,15 @@ def config(
             file_okay=False,
         ),
     ] = None,
+    cluster: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="HOST", help="Host of a server of the broker's cluster, once for each; 3 or 5 keep what is stored."
+        ),
+    ] = None,
 ) -> None:
     """Make a seed for each kind of service, and the list of users for the broker."""
-    _run(directory, lambda bus: _write(bus, encrypt_store, certs))
+    _run(directory, lambda bus: _write(bus, encrypt_store, certs, cluster or []))
 
 
 @bus_app.command("rotate")
@@ -55,17 +62,31 @@ def rights() -> None:
     typer.echo(rights_table())
 
 
-def _write(bus: BusDirectory, encrypt_store: bool, certs: Path | None) -> None:
-    from outrider.mesh.security import BROKER, Files
+def _write(bus: BusDirectory, encrypt_store: bool, certs: Path | None, cluster: list[str]) -> None:
+    from outrider.mesh.errors import ConfigError
 
+    files = _files(certs) if certs else None
+    if files and bus.cluster.exists() and not cluster:
+        raise ConfigError(f"{bus.path} is of a cluster: name its servers again with --cluster, to encrypt routes too")
     if encrypt_store:
         bus.encrypt_store()
-    if certs is not None:
-        bus.encrypt(Files("tls", certs / f"{BROKER}.crt", certs / f"{BROKER}.key", certs / "ca.crt"))
+    if files:
+        bus.encrypt(files)
+    if cluster:
+        bus.join_cluster(cluster, files)
     bus.write()
-    users, pid = bus.users.resolve(), bus.pid.resolve()
-    print(f"nats-server --jetstream --config {users} --pid {pid} serves the users in it, and clients with API keys.")
+    users, pid, name = bus.users.resolve(), bus.pid.resolve(), " --name HOST" if bus.cluster.exists() else ""
+    print(
+        f"nats-server --jetstream{name} --config {users} --pid {pid} serves the users in it, and clients with API keys."
+    )
     print(f"Services find their seeds by nats_credentials = {str(bus.path.resolve())!r}.")
+
+
+def _files(certs: Path) -> Files:
+    from outrider.mesh.security import BROKER, Files
+
+    folder = certs.resolve()
+    return Files("tls", folder / f"{BROKER}.crt", folder / f"{BROKER}.key", folder / "ca.crt")
 
 
 def _rotate(bus: BusDirectory, grace_s: float) -> None:

@@ -70,7 +70,15 @@ class Connection(Client):
             raise Refusal("the broker does not speak TLS, and nats_url asks for it")
         if self._credentials is not None:
             self._prove(self._credentials.read())
+        self._take_password()
         return super()._connect_command()
+
+    def _take_password(self) -> None:
+        """Gives a server that is in no URL, and that the cluster named, the user and password of one in a URL."""
+        urls = [server.uri for server in (self._current_server, *self._server_pool) if server is not None]
+        known = next((url for url in urls if url.username), urls[0])
+        token = known.username if known.password is None else None
+        self.options |= {"user": known.username, "password": known.password, "token": token}
 
     def _prove(self, options: dict[str, Any]) -> None:
         """Has nats-py answer the broker's challenge with the credentials in ``options``, if there are any."""
