@@ -89,6 +89,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "chats",
         "peers",
         "attack",
+        "outages",
         "hostile",
         "members",
         "bench",
