@@ -79,3 +79,19 @@ def test_the_broker_shows_a_certificate_of_its_kind_and_keeps_it_when_users_chan
     assert outrider("bus", "rotate", str(bus.path), "--grace", "0").returncode == 0
     assert "include ./tls.conf" in bus.users.read_text()
     assert bus.authorities.read_bytes() == certified.ca.read_bytes()
+
+
+def test_servers_of_a_cluster_know_each_other_by_a_password_that_is_kept_and_by_certificates(tmp_path: Path) -> None:
+    bus, certs = BusDirectory(tmp_path / "bus"), Certified(tmp_path / "certs")
+    certs.issue("broker")
+    hosts = ("--cluster", "nats-1", "--cluster", "nats-2")
+    told = outrider("bus", "config", str(bus.path), *hosts).stdout
+    assert " --name HOST " in told
+    clear, password = bus.cluster.read_text(), (bus.path / "routes.key").read_text()
+    assert [f"nats://route:{password}@{host}:6222" in clear for host in ("nats-1", "nats-2")] == [True, True]
+    refused = outrider("bus", "config", str(bus.path), "--certs", str(certs.directory.path))
+    assert (refused.returncode, "name its servers again with --cluster" in refused.stderr) == (2, True)
+    assert outrider("bus", "config", str(bus.path), "--certs", str(certs.directory.path), *hosts).returncode == 0
+    assert f'"ca_file":"{certs.ca}"' in bus.cluster.read_text().replace(" ", "")
+    assert (bus.path / "routes.key").read_text() == password
+    assert "include ./cluster.conf" in bus.users.read_text()
