@@ -55,6 +55,7 @@ def test_an_event_is_one_line_that_only_its_owner_may_read(path: Path) -> None:
         "service": "gateway",
         "instance": "gateway-1",
         "serial": 1,
+        "previous": "",
     }
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 

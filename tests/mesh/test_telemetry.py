@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import io
 import json
 import logging
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, redirect_stderr
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 import structlog
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from outrider.mesh.bus import Bus, Message
@@ -59,6 +64,40 @@ def captured_logs() -> Iterator[Callable[[], list[dict[str, Any]]]]:
     """The same as JSON; yields a function that returns the lines so far."""
     with captured("json") as buffer:
         yield lambda: [json.loads(line) for line in buffer.getvalue().splitlines()]
+
+
+class _Collector(BaseHTTPRequestHandler):
+    """Keeps what exporters send."""
+
+    arrived: list[ExportTraceServiceRequest]
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.arrived.append(ExportTraceServiceRequest.FromString(_plain(body, self.headers["Content-Encoding"])))
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+def _plain(body: bytes, encoding: str | None) -> bytes:
+    return gzip.decompress(body) if encoding == "gzip" else body
+
+
+@contextmanager
+def collector() -> Iterator[tuple[str, list[ExportTraceServiceRequest]]]:
+    """A collector's URL, and what it has received."""
+    arrived: list[ExportTraceServiceRequest] = []
+    server = HTTPServer(("127.0.0.1", 0), type("Collector", (_Collector,), {"arrived": arrived}))
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", arrived
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
 
 
 class Relay(rpc.TokenizerServicer, ProposerServicer):
@@ -161,10 +200,44 @@ async def test_without_an_exporter_nothing_is_carried(bus: Bus, stub: Any) -> No
     telemetry.close()
 
 
-def test_an_exporter_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
-    with pytest.raises(ConfigError, match="opentelemetry-exporter-otlp-proto-http"):
-        start_tracing("test", "test-1", "otlp")
+def test_spans_go_to_a_collector_and_a_collector_that_is_down_harms_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    with collector() as (url, arrived):
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
+        telemetry = start_tracing("test", "test-1", "otlp")
+        with span("request", attributes={"outrider.steps": 3}):
+            pass
+        telemetry.close()
+        (sent,) = arrived
+    (resource,) = sent.resource_spans
+    (exported,) = resource.scope_spans[0].spans
+    assert (exported.name, exported.attributes[0].value.int_value) == ("request", 3)
+    assert "outrider-test" in str(resource.resource)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.1")
+    telemetry = start_tracing("test", "test-1", "otlp")
+    with captured_logs(), span("request"):
+        assert current_headers() is not None
+    telemetry.close()
+    assert not tracing()
+
+
+def test_a_file_has_one_span_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "spans.jsonl"
+    telemetry = start_tracing("test", "test-1", f"file:{path}")
+    with span("outer"), span("inner"):
+        pass
+    telemetry.close()
+    inner, outer = (json.loads(line) for line in path.read_text().splitlines())
+    assert (inner["name"], inner["parent_id"]) == ("inner", outer["context"]["span_id"])
+    assert outer["resource"]["attributes"]["service.instance.id"] == "test-1"
+    with pytest.raises(ConfigError, match=r"trace_exporter = file:/none/spans cannot be written: No such file"):
+        start_tracing("test", "test-1", "file:/none/spans")
+
+
+async def test_a_call_in_the_background_begins_no_trace(spans: InMemorySpanExporter, bus: Bus, stub: Any) -> None:
+    arrived = await arrival(bus, "relay.unary")
+    await stub.Describe(pb.DescribeTokenizerRequest())
+    assert await arrived.get() is None
+    assert [each.name for each in spans.get_finished_spans()] == ["handled"]
 
 
 def test_a_log_line_is_one_json_object_with_the_trace(spans: InMemorySpanExporter) -> None:

@@ -63,6 +63,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "routing",
         "streams",
         "sharing",
+        "reports",
         "generation",
         "doors",
         "service",

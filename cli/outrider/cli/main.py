@@ -19,6 +19,7 @@ from outrider.cli.commands.arguments import (
     Url,
     require_checkout,
 )
+from outrider.cli.commands.audit import audit_app
 from outrider.cli.commands.bus import bus_app
 from outrider.cli.commands.certs import certs_app
 from outrider.cli.commands.load import load_app
@@ -40,6 +41,7 @@ app.add_typer(prompts_app, name="prompts")
 app.add_typer(models_app, name="models")
 app.add_typer(certs_app, name="certs", no_args_is_help=True)
 app.add_typer(bus_app, name="bus")
+app.add_typer(audit_app, name="audit")
 app.add_typer(load_app, name="load", no_args_is_help=True)
 
 
@@ -211,6 +213,21 @@ def trace_steps(
         port=0, model=model, draft=draft, proposers=proposers, config=config, sets=sets or [], secure=secure
     )
     _exit(run(TraceOptions(url, events or [], request, before, out, api_key, ca), mesh))
+
+
+@app.command()
+def trace(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Files that `trace_exporter = file:PATH` wrote.")
+    ],
+    wanted: Annotated[
+        str, typer.Option("--id", metavar="ID", help="A trace's or a request's id, or its beginning; else the latest.")
+    ] = "",
+) -> None:
+    """Print one trace as a tree: what each process did for a request, and when, down to the step."""
+    from outrider.cli.commands.trace import run
+
+    _exit(run(files, wanted))
 
 
 @config_app.command("show")

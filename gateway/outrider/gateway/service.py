@@ -22,7 +22,7 @@ from outrider.mesh.rpc import Server
 from outrider.mesh.security import Certificates, named_files
 from outrider.mesh.security.contexts import ServerContext
 from outrider.mesh.service import Mesh, Service
-from outrider.mesh.telemetry import get_logger
+from outrider.mesh.telemetry import get_logger, start_usage_log, stop_usage_log
 from outrider.v1.inference_pb2_grpc import add_InferenceServicer_to_server
 
 _log = get_logger("gateway")
@@ -43,6 +43,7 @@ class GatewayService(Service):
 
     async def start(self, mesh: Mesh) -> None:
         """Listens. The service counts as ready even without models; `/readyz` on the HTTP port names the models."""
+        start_usage_log(self.kind, mesh.instance, self._settings.usage_log)
         door = _door_certificates(self._settings)
         if door is not None:
             mesh.tasks.spawn(door.follow(), "door certificate")
@@ -136,6 +137,7 @@ class GatewayService(Service):
         await asyncio.gather(*stops, self._grpc.stop(0), self._nats.stop())
         await self._tenants.stop()
         await self._flights.filtering.close()
+        await asyncio.to_thread(stop_usage_log)
 
 
 def _door_certificates(settings: GatewaySettings) -> Certificates | None:

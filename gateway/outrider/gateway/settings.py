@@ -81,6 +81,10 @@ class GatewaySettings(Settings, kw_only=True, frozen=True):
         ),
     ] = ""
     door_key: Annotated[str, Meta(description="PEM file of that certificate's key")] = ""
+    usage_log: Annotated[
+        str,
+        Meta(description="file to which a line is appended for each request that was answered, or stderr; empty: none"),
+    ] = ""
     nats_door: Annotated[bool, Meta(description="answer requests on outrider.v1.generate and the like, over NATS")] = (
         True
     )

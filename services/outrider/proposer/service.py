@@ -14,7 +14,7 @@ from outrider.kernels.race_sample import Truncation
 from outrider.mesh import plugins
 from outrider.mesh.errors import ConfigError, FailedPrecondition, InvalidRequest
 from outrider.mesh.service import Mesh, Service
-from outrider.mesh.telemetry import get_logger, timeline
+from outrider.mesh.telemetry import get_logger, timeline, tracing
 from outrider.mesh.telemetry.timeline import DraftRound, Timeline, TreeSize
 from outrider.models import store
 from outrider.models.config import ModelConfig
@@ -29,6 +29,7 @@ from outrider.models.speculation import (
 )
 from outrider.models.text import TextError, Tokenizer
 from outrider.proposer import drafter_calls
+from outrider.proposer.draft_spans import DraftSpans
 from outrider.proposer.drafter_thread import DrafterThread
 from outrider.proposer.settings import ProposerSettings
 from outrider.v1 import proposer_pb2 as pb
@@ -93,6 +94,7 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
         self._numbers = itertools.count(1)
         self._owners: dict[int, tuple[_Stream, int]] = {}
         self._streams: set[_Stream] = set()
+        self._spans = DraftSpans()
         self._draining = asyncio.Event()
         self._started = False
 
@@ -208,6 +210,8 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
         for opened in request.opens:
             number = stream.numbers[opened.session] = next(self._numbers)
             self._owners[number] = (stream, opened.session)
+            if tracing():
+                self._spans.open(number, opened.traceparent, self._drafter.name)
             self._open(number, opened)
         commits = [
             (stream.numbers[commit.session], commit.length, unpack_ids(commit.tokens))
@@ -236,11 +240,14 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
         numbers = [stream.numbers.pop(session) for session in sessions if session in stream.numbers]
         for number in numbers:
             del self._owners[number]
+            self._spans.close(number)
         if numbers:
             self._thread.post(lambda drafter: drafter_calls.close(drafter, numbers))
 
     def _drafted(self, began: float, took: float, trees: list[tuple[int, DraftTree]]) -> None:
-        """Notes a round in the time line. Called in the drafter's thread after each round."""
+        """Notes a round in traces and in the time line. Called in the drafter's thread after each round."""
+        if trees and tracing():
+            self._spans.note(took, trees)
         if (events := timeline()) is not None and (trees or took > _SHOWN_S):
             owners = [(self._owners.get(number), tree) for number, tree in trees]
             grown = [TreeSize.of(owner[1], tree.length, tree.parents) for owner, tree in owners if owner is not None]

@@ -8,6 +8,7 @@ import pwd
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 from outrider.cli.bus.rights import ADMIN
@@ -52,7 +53,7 @@ def run_on_bus(client: str, work: BusWork, nats_url: str | None, config: Path | 
     configure_logs("error", "console")
     try:
         settings = effective("gateway", config, {})
-        start_audit("cli", "", settings["audit_log"].value)
+        start_audit("cli", f"cli-{token_hex(4)}", settings["audit_log"].value)
         replicas = settings["nats_replicas"].value
         code = asyncio.run(connected(client, work, *_way(nats_url, settings), replicas=replicas))
     except ConfigError as error:

@@ -88,7 +88,8 @@ class AccessControl:
         try:
             caller = await self._caller(sender, address)
             _require_entry(caller, address, sender.door)
-            admission = Admission(caller, self._store, headers, self._turns, self._watch, self.address(sender))
+            address_text = self.address(sender)
+            admission = Admission(caller, self._store, headers, self._turns, self._watch, address_text, sender.door)
             if counts:
                 await admission.count()
             yield admission

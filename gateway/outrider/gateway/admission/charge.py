@@ -17,19 +17,20 @@ class Charge:
     """One reader's share of a request's tokens, and a slot for each choice that runs.
 
     Attributes:
+        admission: The admission of the request.
         shared: Whether the bill called ``name`` in ``bills`` divides the tokens between this reader and others: other
             readers may go on with the request, and its caller has limits on tokens.
     """
 
     def __init__(self, admission: Admission, bills: BillStore, name: str, payer: str, *, shared: bool) -> None:
-        self._admission, self._bills, self._name, self._payer = admission, bills, name, payer
+        self.admission, self._bills, self._name, self._payer = admission, bills, name, payer
         self.shared = shared and admission.metered
         self._prompt = 0
         self._start: list[int] | None = None
 
     async def begin(self, prompt: int, answers: Sequence[int]) -> None:
         """Reserves ``prompt`` tokens and the most tokens of each of ``answers``; raises as `Admission.reserve`."""
-        await self._admission.reserve(prompt, answers)
+        await self.admission.reserve(prompt, answers)
         self._prompt, self._start = prompt, [0] * len(answers)
 
     async def take(self, generated: list[int]) -> None:
@@ -38,25 +39,29 @@ class Charge:
 
     async def reserve(self, most: Sequence[int], running: int) -> None:
         """Reserves what is left of ``most`` tokens of each choice, and ``running`` slots; raises `LimitReached`."""
-        await self._admission.reserve_rest(_tokens_beyond(self._start or most, most), running)
+        await self.admission.reserve_rest(_tokens_beyond(self._start or most, most), running)
 
     def waive(self) -> None:
         """Charges nothing: no verifier took the request, or none computed anything before its deadline."""
         if self._start is not None:
-            self._admission.settle(0)
+            self.admission.settle(0)
             self._start = None
 
-    async def settle(self, received: Sequence[int]) -> None:
-        """Charges this reader's share of ``received`` tokens of each choice, and releases the other reserved tokens."""
+    async def settle(self, received: Sequence[int]) -> tuple[int, int]:
+        """Charges this reader's share of ``received`` tokens of each choice, and releases the other reserved tokens.
+
+        Returns the tokens of prompts and of answers that are charged; none if they are charged already, or waived.
+        """
         start, self._start = self._start, None
         if start is None:
-            return
+            return 0, 0
         try:
             charged = await self._share(start, list(received))
         except Unavailable as error:
             _log.warning("a bill could not be written", request=self._name, why=error.message)
             charged = _tokens_beyond(start, received)
-        self._admission.settle(self._prompt + charged)
+        self.admission.settle(self._prompt + charged)
+        return self._prompt, charged
 
     async def _share(self, start: list[int], received: list[int]) -> int:
         if not self.shared:

@@ -18,7 +18,10 @@ _KINDS = {REQUESTS.name: "requests"} | {meter.name: "tokens" for meter in TOKENS
 
 
 class Admission:
-    """The admission of one request of ``caller``; writes OpenAI's rate limit headers into ``headers``."""
+    """The admission of one request of ``caller``; writes OpenAI's rate limit headers into ``headers``.
+
+    ``door`` and ``address`` are where the request came from, as in `Sender`.
+    """
 
     def __init__(
         self,
@@ -28,8 +31,9 @@ class Admission:
         turns: BodyTurns | None = None,
         watch: Watch | None = None,
         address: str = "",
+        door: str = "",
     ) -> None:
-        self.caller = caller
+        self.caller, self.door, self.address = caller, door, address
         self._turns, self._watch = turns or BodyTurns(), watch
         self._source = Source(caller.actor, caller.tenant, address)
         self._store, self._headers = store, headers

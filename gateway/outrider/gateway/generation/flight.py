@@ -11,6 +11,7 @@ from outrider.gateway.admission.caller import Caller
 from outrider.gateway.admission.charge import Charge
 from outrider.gateway.generation.record import Key, Record
 from outrider.gateway.generation.record_writer import Recording
+from outrider.gateway.reports.ending import Ending
 from outrider.gateway.streams.answer import AnswerStream
 from outrider.mesh.errors import OutriderError
 from outrider.mesh.tasks import Tasks
@@ -26,12 +27,14 @@ class Flight:
     Attributes:
         recording: Its record in the ledger.
         owned: Whether the end of this flight cancels the request: no other reader has taken the request over.
+        ending: What traces and the usage log tell of the flight.
         background_reader: The task that reads on after the client has left, if there is one.
     """
 
     def __init__(self, recording: Recording, charge: Charge, streams: Sequence[AnswerStream], *, owned: bool) -> None:
         self.recording, self.streams, self.owned = recording, streams, owned
         self._charge = charge
+        self.ending = Ending(len(streams))
         self.background_reader: asyncio.Task[None] | None = None
         self._settling: asyncio.Task[None] | None = None
         self._withdrawn: OutriderError | None = None
@@ -73,6 +76,7 @@ class Flight:
         made = _frames(self.streams[0]) if len(self.streams) == 1 else _merged(self.streams)
         async with aclosing(made) as batches:
             while (batch := await self._next(batches)) is not None:
+                self.ending.note(*batch)
                 yield batch
 
     def withdraw(self, why: OutriderError) -> bool:
@@ -123,7 +127,11 @@ class Flight:
     async def _settle(self) -> None:
         if all(stream.expired_unstarted for stream in self.streams):
             self._charge.waive()
-        await self._charge.settle([stream.spent for stream in self.streams])
+        spent = [stream.spent for stream in self.streams]
+        charged = await self._charge.settle(spent)
+        errors = [self._withdrawn, *(stream.failed for stream in self.streams)]
+        error = next((each for each in errors if each is not None), None)
+        self.ending.tell(self._charge.admission, self.key.request, self.record.served.name, spent, charged, error)
 
     async def _next(self, batches: AsyncGenerator[_Batch, None]) -> _Batch | None:
         """The next batch, or None; `withdraw` cancels the wait for it, as `asyncio.timeout` would."""

@@ -111,6 +111,7 @@ class Flights:
         try:
             await _all([stream.open() for stream in streams])
             await flight.recording.wait_written()
+            flight.ending.begin()
         except BaseException:
             charge.waive()
             await self.end(flight)
@@ -135,6 +136,7 @@ class Flights:
                 flight.recording.mark_missing()
             await charge.take([log.tokens for log in logged])
             await self._reserve(flight, charge, logged)
+            flight.ending.begin()
         except BaseException:
             await self.end(flight)
             raise

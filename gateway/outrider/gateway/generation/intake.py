@@ -13,6 +13,7 @@ from outrider.gateway.generation.flight import Flight
 from outrider.gateway.generation.in_flight import Flights
 from outrider.gateway.generation.record import Key, Record, choice_id
 from outrider.gateway.generation.samples import samples_of
+from outrider.gateway.reports.gen_ai_span import GenAiSpan
 from outrider.gateway.requests.attempts import TRANSIENT, persist
 from outrider.gateway.requests.encoder import Encoder
 from outrider.gateway.requests.lengths import longest_answer
@@ -29,6 +30,7 @@ from outrider.gateway.routing.job import Job
 from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.tool_calls.grammar import call_structure
 from outrider.mesh.errors import InvalidRequest, OutriderError
+from outrider.mesh.telemetry import tracing
 from outrider.wire.sampling import SamplingParameters
 
 T = TypeVar("T")
@@ -66,6 +68,29 @@ class Generations:
         `DeadlineUnmeetable` or `DeadlinePassed` if a deadline cannot be met or has passed, and `Unavailable` if
         services are missing for longer than ``place_s``.
         """
+        if not tracing():
+            return await self._start(request_id, generation, shape, admission, resumable, lingers, background)
+        span = GenAiSpan(request_id, generation)
+        try:
+            with span.entered():
+                flight = await self._start(request_id, generation, shape, admission, resumable, lingers, background)
+        except BaseException as error:
+            span.fail(error)
+            raise
+        span.placed([stream.job for stream in flight.streams], 1 + len(generation.more))
+        flight.ending.span = span
+        return flight
+
+    async def _start(
+        self,
+        request_id: str,
+        generation: Generation,
+        shape: bytes,
+        admission: Admission,
+        resumable: bool,
+        lingers: bool,
+        background: bool,
+    ) -> Flight:
         key, seed = Key(admission.caller.tenant, request_id), generation.sampling.seed
         async with generation.deadlines.until_first():
             await admission.pace(samples_of(generation))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
-from outrider.mesh.telemetry import continued_span, get_logger, tracing
+from opentelemetry.trace import SpanKind
+from outrider.mesh.telemetry import TRACEPARENT, continued_span, get_logger, tracing
 
 if TYPE_CHECKING:
     from outrider.mesh.bus.client import Bus
@@ -72,8 +73,17 @@ class Subscription:
     async def _deliver(self, raw: Msg) -> None:
         message = Message(raw.subject, raw.data, raw.reply, raw.headers)
         try:
-            with continued_span(raw.headers, f"receive {self.subject}") if tracing() and raw.headers else nullcontext():
+            with _span(raw) if tracing() else nullcontext():
                 if (result := self._callback(message)) is not None:
                     await result
         except Exception:
             _log.exception("a subscriber failed", subject=self.subject)
+
+
+def _span(raw: Msg) -> AbstractContextManager[object]:
+    """The span of a message, as a part of the sender's trace; nothing for a sender without one."""
+    if not raw.headers or TRACEPARENT not in raw.headers:
+        return nullcontext()
+    name = f"receive {raw.subject.partition('.')[0]}"  # without the parts that differ from request to request
+    attributes = {"messaging.system": "nats", "messaging.destination.name": raw.subject}
+    return continued_span(raw.headers, name, kind=SpanKind.CONSUMER, attributes=attributes)

@@ -91,8 +91,12 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
     ] = "info"
     log_format: Annotated[Literal["json", "console"], Meta(description="one JSON object a line, or for eyes")] = "json"
     trace_exporter: Annotated[
-        Literal["none", "console", "otlp"],
-        Meta(description="where spans go; otlp reads the OTEL_EXPORTER_OTLP_* variables"),
+        str,
+        Meta(
+            pattern=r"^(none|console|otlp|file:.+)$",
+            description="where spans go: none, console, otlp, which reads the OTEL_EXPORTER_OTLP_* variables, or "
+            "file:PATH, to which all processes of a host may append",
+        ),
     ] = "none"
     trace_ratio: Annotated[float, Meta(ge=0, le=1, description="part of the requests that is traced")] = 1.0
     audit_log: Annotated[

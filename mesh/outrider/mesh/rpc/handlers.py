@@ -10,9 +10,12 @@ from typing import Any
 import grpc
 from grpc.aio import ServicerContext as Context
 from outrider.mesh.errors import Internal, OutriderError, Unavailable, from_rpc, trailing_metadata
-from outrider.mesh.telemetry import continued_span, get_logger, tracing
+from outrider.mesh.telemetry import TRACEPARENT, continued_span, get_logger, tracing
 
 _log = get_logger("rpc")
+_BEGINNINGS = ("/outrider.v1.Inference/", "/outrider.v1.Verifier/Submit")
+"""Methods with which a trace may begin. Other calls are part of a caller's trace, or of none: most of them are made in
+the background."""
 
 
 Admit = Callable[[str, Context], None]
@@ -77,7 +80,12 @@ def _guard_stream(method: str, behaviour: Callable[..., Any], admit: Admit | Non
 
 def _span(method: str, context: Context) -> AbstractContextManager[object]:
     """The span of a call, as a part of the caller's trace; nothing while tracing is off."""
-    return continued_span(_headers(context), method) if tracing() else nullcontext()
+    if not tracing():
+        return nullcontext()
+    headers = _headers(context)
+    if TRACEPARENT not in headers and not method.startswith(_BEGINNINGS):
+        return nullcontext()
+    return continued_span(headers, method, attributes={"rpc.system.name": "grpc", "rpc.method": method[1:]})
 
 
 async def _fail(method: str, context: Context, error: Exception) -> None:

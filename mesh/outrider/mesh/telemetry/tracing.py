@@ -5,27 +5,24 @@ Until `start_tracing` has been given an exporter, `tracing()` is false and the h
 
 from __future__ import annotations
 
-import importlib
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from opentelemetry import context, trace
+from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import (
-    BatchSpanProcessor,
-    ConsoleSpanExporter,
-    SimpleSpanProcessor,
-    SpanExporter,
-)
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor, SpanExporter
 from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio
-from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer
+from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, SpanKind, StatusCode, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-from outrider.mesh.errors import ConfigError
+from outrider.mesh.telemetry.exporters import make_exporter
 
-_OTLP_MODULE = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
-_OTLP_PACKAGE = "opentelemetry-exporter-otlp-proto-http"
+TRACEPARENT = "traceparent"
+"""The header that names a span to a called service."""
+_CLOSE_S = 5.0
 _propagator = TraceContextTextMapPropagator()
 
 
@@ -42,17 +39,19 @@ class Telemetry:
     def close(self) -> None:
         """Exports the spans that wait and stops tracing; blocks for at most five seconds."""
         _State.tracer = None
-        if self._provider is not None:
-            self._provider.force_flush(5000)
-            self._provider.shutdown()
-            self._provider = None
+        provider, self._provider = self._provider, None
+        if provider is not None:
+            last = threading.Thread(target=provider.shutdown, name="last spans", daemon=True)
+            last.start()
+            last.join(_CLOSE_S)  # a collector that does not answer would hold the process up for longer
 
 
 def start_tracing(kind: str, instance: str, exporter: str | SpanExporter, ratio: float = 1.0) -> Telemetry:
-    """Starts exporting spans to ``exporter`` (none, console, otlp, or an exporter itself).
+    """Starts exporting spans to ``exporter`` (none, console, otlp, file:PATH, or an exporter itself).
 
-    ``ratio`` of the traces that begin here are kept; a trace that began elsewhere is kept if it is kept there.
-    `ConfigError` when the exporter's package is not installed.
+    ``ratio`` of the traces that begin here are kept; a trace that began elsewhere is kept if it is kept there. A thread
+    exports: spans that the exporter does not take in time are dropped, and nobody waits. `ConfigError` for a file that
+    cannot be written.
     """
     if exporter == "none":
         return Telemetry(None)
@@ -61,7 +60,7 @@ def start_tracing(kind: str, instance: str, exporter: str | SpanExporter, ratio:
     if isinstance(exporter, SpanExporter):
         provider.add_span_processor(SimpleSpanProcessor(exporter))
     else:
-        provider.add_span_processor(BatchSpanProcessor(_exporter(exporter)))
+        provider.add_span_processor(BatchSpanProcessor(make_exporter(exporter)))
     _State.tracer = provider.get_tracer("outrider")
     return Telemetry(provider)
 
@@ -72,7 +71,9 @@ def tracing() -> bool:
 
 
 @contextmanager
-def span(name: str, *, kind: SpanKind = SpanKind.INTERNAL, **attributes: Any) -> Iterator[Span]:
+def span(
+    name: str, *, kind: SpanKind = SpanKind.INTERNAL, attributes: Mapping[str, Any] | None = None
+) -> Iterator[Span]:
     """A span around a block; an exception marks it as failed. Free of cost while tracing is off.
 
     Only the exception's type is kept: its message may quote a user's text.
@@ -81,27 +82,66 @@ def span(name: str, *, kind: SpanKind = SpanKind.INTERNAL, **attributes: Any) ->
         yield trace.INVALID_SPAN
         return
     with _State.tracer.start_as_current_span(
-        name, kind=kind, attributes=attributes or None, record_exception=False, set_status_on_exception=False
+        name, kind=kind, attributes=attributes, record_exception=False, set_status_on_exception=False
     ) as current:
         try:
             yield current
         except Exception as error:
-            current.set_status(StatusCode.ERROR, type(error).__name__)
+            mark_failed(current, error)
             raise
 
 
 @contextmanager
-def continued_span(headers: Mapping[str, str] | None, name: str, **attributes: Any) -> Iterator[Span]:
-    """A server's span in the trace of the caller's ``headers`` (keys in lower case, as gRPC gives them)."""
+def continued_span(
+    caller: Mapping[str, str] | SpanContext | None,
+    name: str,
+    *,
+    kind: SpanKind = SpanKind.SERVER,
+    attributes: Mapping[str, Any] | None = None,
+) -> Iterator[Span]:
+    """A span in the trace of the ``caller``: headers (keys in lower case, as gRPC gives them), or the caller's span."""
     if _State.tracer is None:
         yield trace.INVALID_SPAN
         return
-    token = context.attach(_propagator.extract(dict(headers or {})))
+    parent = _inside(caller) if isinstance(caller, SpanContext) else _propagator.extract(dict(caller or {}))
+    token = context.attach(parent)
     try:
-        with span(name, kind=SpanKind.SERVER, **attributes) as current:
+        with span(name, kind=kind, attributes=attributes) as current:
             yield current
     finally:
         context.detach(token)
+
+
+def begun_span(
+    name: str,
+    parent: SpanContext | None = None,
+    *,
+    at: int | None = None,
+    kind: SpanKind = SpanKind.INTERNAL,
+    attributes: Mapping[str, Any] | None = None,
+) -> Span:
+    """A span that is no block: the caller ends it. It began at ``at``, in nanoseconds since 1970, or now.
+
+    It is inside ``parent``, or inside the current span; it records nothing while tracing is off.
+    """
+    if _State.tracer is None:
+        return trace.INVALID_SPAN
+    inside = _inside(parent) if parent is not None else None
+    return _State.tracer.start_span(name, inside, kind=kind, start_time=at, attributes=attributes)
+
+
+def mark_failed(failed: Span, error: BaseException) -> None:
+    """Marks a span as failed with the type of ``error``, and without the message of ``error``."""
+    failed.set_status(StatusCode.ERROR, type(error).__name__)
+    failed.set_attribute("error.type", type(error).__name__)
+
+
+def kept_span() -> SpanContext | None:
+    """The current span; None if there is none, or if its trace is not kept."""
+    if _State.tracer is None:
+        return None
+    current = trace.get_current_span()
+    return current.get_span_context() if current.is_recording() else None
 
 
 def current_headers() -> dict[str, str] | None:
@@ -113,12 +153,18 @@ def current_headers() -> dict[str, str] | None:
     return headers or None
 
 
-def _exporter(name: str) -> SpanExporter:
-    if name == "console":
-        return ConsoleSpanExporter()
-    try:
-        module = importlib.import_module(_OTLP_MODULE)
-    except ImportError:
-        raise ConfigError(f"trace_exporter = otlp needs the package {_OTLP_PACKAGE}: pip install it") from None
-    exporter: SpanExporter = module.OTLPSpanExporter()
-    return exporter
+def traceparent(of: SpanContext) -> str:
+    """The header `TRACEPARENT` that names the span ``of``."""
+    headers: dict[str, str] = {}
+    _propagator.inject(headers, _inside(of))
+    return headers[TRACEPARENT]
+
+
+def span_named_by(header: str) -> SpanContext | None:
+    """The span that a header `TRACEPARENT` names; None if it names none, or one whose trace is not kept."""
+    named = trace.get_current_span(_propagator.extract({TRACEPARENT: header}, Context())).get_span_context()
+    return named if named.is_valid and named.trace_flags.sampled else None
+
+
+def _inside(parent: SpanContext) -> Context:
+    return trace.set_span_in_context(NonRecordingSpan(parent), Context())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from outrider.mesh.telemetry import traceparent
 from outrider.models.speculation import NO_GUESSES, MergedTree
 from outrider.verifier.acceptance.accept import AcceptedPath, walk
 from outrider.verifier.decode.outcome import CommittedTokens, OpenedSequence, Outcome, Tally
@@ -48,7 +49,9 @@ class Committer:
     def open(self, sequence: Sequence) -> None:
         """Announces a new sequence to drafters."""
         request, opening = sequence.request, self._guessing.open(sequence)
-        self.outcome.opened.append(OpenedSequence(sequence.number, opening, request.drafters, request.residency))
+        trace = traceparent(request.trace.parent) if request.trace is not None else ""
+        opened = OpenedSequence(sequence.number, opening, request.drafters, request.residency, trace)
+        self.outcome.opened.append(opened)
 
     def commit(self, work: Work, drawn: DrawnRows) -> None:
         """Applies what one sequence's rows drew."""

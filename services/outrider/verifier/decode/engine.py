@@ -171,7 +171,9 @@ class Engine:
         for work, drawn in self._run(works):
             self._committer.commit(work, drawn)
         self._meter.end(plan, works, self.busy)
-        return self.take_outcome()
+        outcome = self.take_outcome()
+        outcome.spans = self._meter.spans
+        return outcome
 
     def _expire(self) -> None:
         """Ends sequences whose deadline has passed, before they cost another step."""

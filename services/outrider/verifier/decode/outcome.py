@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from opentelemetry.trace import SpanContext
 from outrider.models.speculation import Opening
 from outrider.verifier.requests.sequence import Request
 from outrider.verifier.speculation.counts import Counts
@@ -15,13 +16,14 @@ from outrider.wire.residency import Residency
 class OpenedSequence:
     """A new sequence for remote drafters; ``drafters`` names those that may guess, None for all.
 
-    Only proposers of the ``residency`` may get it.
+    Only proposers of the ``residency`` may get it. ``traceparent`` names the span in which it runs, or is empty.
     """
 
     number: int
     opening: Opening
     drafters: frozenset[str] | None
     residency: Residency = None
+    traceparent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +45,17 @@ class QueuePlace:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a step did: frames for readers, the rest for remote drafters. ``paused`` names the paused drafters."""
+    """What a step did: frames for readers, the rest for remote drafters. ``paused`` names the paused drafters.
+
+    ``spans`` has the step's span in the trace of each request, by request id, for requests whose trace is kept.
+    """
 
     frames: list[tuple[Request, Frame]] = field(default_factory=list)
     opened: list[OpenedSequence] = field(default_factory=list)
     committed: list[CommittedTokens] = field(default_factory=list)
     closed: list[int] = field(default_factory=list)
     paused: frozenset[str] = frozenset()
+    spans: dict[str, SpanContext] | None = None
 
 
 @dataclass(slots=True)

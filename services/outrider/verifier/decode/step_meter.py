@@ -1,4 +1,4 @@
-"""Measures steps, for estimates, speculation, metrics and the time line."""
+"""Measures steps, for estimates, speculation, metrics, traces and the time line."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from time import perf_counter
 
-from outrider.mesh.telemetry import timeline
+from opentelemetry.trace import SpanContext
+from outrider.mesh.telemetry import timeline, tracing
 from outrider.verifier.decode.outcome import Tally
 from outrider.verifier.decode.runner import Work
 from outrider.verifier.decode.step_events import StepEvent
+from outrider.verifier.decode.step_spans import StepSpans
 from outrider.verifier.scheduling.estimate import Estimate
 from outrider.verifier.scheduling.plan import Plan
 from outrider.verifier.speculation.guessing import Guessing
@@ -22,6 +24,7 @@ class StepMeter:
 
     Attributes:
         tally: running totals since start.
+        spans: spans of the last step by request id; None if none of its requests has a trace that is kept.
     """
 
     def __init__(self, guessing: Guessing, estimate: Estimate, clock: Callable[[], float] = perf_counter) -> None:
@@ -30,6 +33,8 @@ class StepMeter:
         self._began = self._ended = 0.0
         self._tokens = self._crowd = 0
         self._event: StepEvent | None = None
+        self._spans: StepSpans | None = None
+        self.spans: dict[str, SpanContext] | None = None
 
     def begin(self) -> None:
         """Begins a step."""
@@ -40,6 +45,7 @@ class StepMeter:
         """Notes that the step is about to run ``works``. ``crowd``: running sequences if requests wait, else 0."""
         self._crowd = crowd
         self._event = StepEvent(works) if works and timeline() is not None else None
+        self._spans = StepSpans(works) if works and tracing() else None
 
     def end(self, plan: Plan, works: Seq[Work], more: bool) -> None:
         """Ends the step. With ``more`` work, the next step follows directly."""
@@ -53,6 +59,7 @@ class StepMeter:
         )
         if self._event is not None:
             self._event.note(self._began, ended, self._guessing.waited)
+        self.spans = self._spans.end(self.tally.steps, seconds) if self._spans is not None else None
         if self._crowd:
             self.tally.crowded(self._crowd, tokens, seconds)
         if works and not plan.prefilling and more:

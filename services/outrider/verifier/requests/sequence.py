@@ -9,6 +9,7 @@ from outrider.models.sampling import Dice, Sampling
 from outrider.models.speculation import DraftTree
 from outrider.verifier.logits.edits import History, Rule, edits
 from outrider.verifier.logits.grammar import Grammar, Guide
+from outrider.verifier.requests.trace import RequestTrace
 from outrider.wire.frames import Finish, Usage
 from outrider.wire.residency import Residency
 from outrider.wire.sampling import SamplingParameters, Speculation
@@ -34,6 +35,7 @@ class Request:
         for_handover: whether another verifier wants only the pages of the prompt (a hand-over).
         filtered: whether a gateway filters the answer before clients read it.
         residency: tags of the services that may get the tokens or their pages; None for all.
+        trace: the spans of the request; None if its trace is not kept.
     """
 
     id: str
@@ -53,6 +55,7 @@ class Request:
     for_handover: bool = False
     filtered: bool = False
     residency: Residency = None
+    trace: RequestTrace | None = None
 
     @property
     def speculates(self) -> bool:

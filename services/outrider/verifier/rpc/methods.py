@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import grpc
 from outrider.mesh.errors import NotFound, Unavailable
-from outrider.mesh.telemetry import get_logger
+from outrider.mesh.telemetry import get_logger, kept_span
 from outrider.v1 import verifier_pb2 as pb
 from outrider.v1 import verifier_pb2_grpc as pb_grpc
 from outrider.verifier.logits.grammar_compiler import Compiler
 from outrider.verifier.pages.announcements import PageAnnouncer
 from outrider.verifier.requests.conversion import check, lease_seconds, request_from_proto
+from outrider.verifier.requests.trace import RequestTrace
 from outrider.verifier.rpc.frame_log import FrameLog, StreamEntry
 from outrider.verifier.rpc.leases import Leases
 from outrider.verifier.rpc.submissions import Submissions
@@ -66,6 +67,8 @@ class Methods(pb_grpc.VerifierServicer):
         if message.sampling.HasField("grammar"):
             grammar = await self._compiler.compile(message.sampling.grammar, message.tenant)
             request = replace(request, grammar=grammar)
+        if (span := kept_span()) is not None:
+            request = replace(request, trace=RequestTrace(span))
         entry = StreamEntry.of(message) if message.stream_id else None
         place = await self._submissions.submit(request, lease_s, entry)
         expected_ms = min(round(place.first_s * 1e3), _INT32)

@@ -185,6 +185,7 @@ class RemoteDrafting:
             prompt=opening.prompt,
             proposes=opening.proposes,
             replacement=opening.replacement,
+            traceparent=session.opened.traceparent,
         )
         link.news.set()
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 
 import msgspec
+from opentelemetry.trace import SpanContext
 from outrider.mesh.bus import Bus
 from outrider.verifier.decode.engine import Engine
 from outrider.verifier.decode.outcome import Outcome
 from outrider.verifier.metrics import Metrics
 from outrider.verifier.requests.sequence import Request
+from outrider.verifier.requests.trace import RequestTrace
 from outrider.verifier.rpc.frame_log import FrameLog
 from outrider.verifier.rpc.leases import Leases
 from outrider.verifier.rpc.proposers import RemoteDrafting
@@ -56,7 +58,10 @@ class Publisher:
         for request, frame in outcome.frames:
             if not request.for_handover:
                 ended |= frame.finish is not None
-                self._send(request, frame)
+                if request.trace is None:
+                    self._send(request, frame)
+                else:
+                    self._send_traced(request, request.trace, frame, (outcome.spans or {}).get(request.id))
         self.update_metrics(at_once=ended)
         if not self._engine.load:
             self._idle.set()
@@ -70,6 +75,12 @@ class Publisher:
         data = encode_frame(frame)
         self._bus.publish(token_subject(request.tenant, request.id, unfiltered=request.filtered), data)
         self._log.append(request.id, data, frame.first_index + len(frame.tokens), last)
+
+    def _send_traced(self, request: Request, trace: RequestTrace, frame: Frame, step: SpanContext | None) -> None:
+        with trace.publishing(step, frame):
+            self._send(request, frame)
+        if frame.finish is not None:
+            trace.end(frame)
 
     def update_metrics(self, at_once: bool = False) -> None:
         """Copies the engine's counters to Prometheus, soon or ``at_once``."""

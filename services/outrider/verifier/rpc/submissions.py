@@ -45,6 +45,8 @@ class Submissions:
             if self._engine.holds(request.id):
                 raise AlreadyExists(f"request {request.id} is being served", param="request_id")
             place = self._engine.submit(request)
+            if request.trace is not None:
+                request.trace.begin()
             self._loop.call_soon_threadsafe(self._on_taken, request, lease_s, entry)
             return place
 

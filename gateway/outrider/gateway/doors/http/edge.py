@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from http import HTTPStatus
 from secrets import token_hex
 
+from opentelemetry.trace import Span, StatusCode
 from outrider.gateway import metrics
 from outrider.gateway.doors.http.messages import json_response
 from outrider.gateway.errors import error_answer, error_headers
@@ -37,7 +39,7 @@ class Edge:
         with continued_span(_headers(scope), scope["method"]) if tracing() else nullcontext() as span:
             await self._answer(scope, receive, exchange)
             if span is not None:
-                span.update_name(f"{scope['method']} {exchange.route}")
+                exchange.describe(span)
         metrics.requests.labels(exchange.route, str(exchange.status)).inc()
 
     async def _answer(self, scope: Scope, receive: Receive, exchange: _Exchange) -> None:
@@ -65,6 +67,16 @@ class _Exchange:
         """The route's pattern, for metrics and traces: what clients write as a path would be too many names."""
         route = self._scope.get("route")
         return str(route.path) if route is not None else "none"
+
+    def describe(self, span: Span) -> None:
+        """Names ``span`` after the route, and adds attributes of OpenTelemetry's conventions for HTTP."""
+        method = self._scope["method"]
+        span.update_name(f"{method} {self.route}")
+        span.set_attributes(
+            {"http.request.method": method, "http.route": self.route, "http.response.status_code": self.status}
+        )
+        if self.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            span.set_status(StatusCode.ERROR)
 
     async def send(self, message: Message) -> None:
         """Passes a message on; adds the request's id and the headers in its state to the first one."""

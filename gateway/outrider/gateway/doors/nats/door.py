@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from typing import Any
 
 import msgspec
@@ -23,7 +24,7 @@ from outrider.gateway.settings import GatewaySettings
 from outrider.mesh.bus import Endpoint, MicroService, Query
 from outrider.mesh.errors import Internal, InvalidRequest, OutriderError, Overloaded, Unavailable
 from outrider.mesh.service import Mesh
-from outrider.mesh.telemetry import get_logger
+from outrider.mesh.telemetry import continued_span, get_logger, tracing
 from outrider.wire import subjects
 from outrider.wire.frames import Finish, Frame, encode_frame, token_subject
 
@@ -83,6 +84,10 @@ class NatsDoor:
         return Endpoint(name, subject, handle)
 
     async def _handle(self, name: str, query: Query, work: Work, counts: bool) -> None:
+        with continued_span(query.headers, f"NATS {name}") if tracing() else nullcontext():
+            await self._answer_query(name, query, work, counts)
+
+    async def _answer_query(self, name: str, query: Query, work: Work, counts: bool) -> None:
         headers: dict[str, str] = {}
         status = 200
         try:

@@ -1,0 +1,58 @@
+"""The command `outrider audit`: checks of audit logs and usage logs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+audit_app = typer.Typer(help="Audit logs and usage logs: whether anybody changed them.", no_args_is_help=True)
+
+BROKEN, UNREADABLE = 1, 2
+"""Exit codes: a line does not follow the line before it; a file cannot be read."""
+
+
+@audit_app.callback()
+def _group() -> None:
+    """Audit logs and usage logs: whether anybody changed them."""
+
+
+@audit_app.command("verify")
+def audit_verify(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files of one log, the oldest first.")],
+    expect: Annotated[
+        list[str] | None,
+        typer.Option("--expect", metavar="HASH", help="Require the line of this hash, printed earlier; repeatable."),
+    ] = None,
+) -> None:
+    """Follow the chain of every process; exit code 1 at the first line that was removed, changed, added or moved."""
+    raise typer.Exit(verify(files, expect or []))
+
+
+def verify(files: Sequence[Path], expected: Sequence[str]) -> int:
+    """Prints each process's lines and the hash of its last one, or the first break; returns the exit code."""
+    from outrider.mesh.telemetry.audit_chain import ChainBroken, ChainReader
+
+    reader = ChainReader()
+    try:
+        for file in files:
+            with file.open("rb") as lines:
+                reader.read(str(file), (line.rstrip(b"\n") for line in lines))
+    except ChainBroken as broken:
+        return _fail(str(broken), BROKEN)
+    except OSError as error:
+        return _fail(f"{error.filename} cannot be read: {error.strerror}", UNREADABLE)
+    for chain in reader.chains:
+        typer.echo(f"{chain.instance}: lines {chain.first} to {chain.last}, the last is {chain.head}")
+    if reader.unreadable:
+        typer.echo(f"{reader.unreadable} lines are no records, and are left out")
+    missing = [each for each in expected if each not in reader.hashes]
+    return _fail(f"no line has the hash {missing[0]}: the log was changed or cut off", BROKEN) if missing else 0
+
+
+def _fail(why: str, code: int) -> int:
+    print(f"outrider: {why}", file=sys.stderr)
+    return code
