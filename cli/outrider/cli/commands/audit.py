@@ -46,7 +46,8 @@ def verify(files: Sequence[Path], expected: Sequence[str]) -> int:
     except OSError as error:
         return _fail(f"{error.filename} cannot be read: {error.strerror}", UNREADABLE)
     for chain in reader.chains:
-        typer.echo(f"{chain.instance}: lines {chain.first} to {chain.last}, the last is {chain.head}")
+        gap = f"; lines 1 to {chain.first - 1} are in an older file, or gone" if chain.first > 1 else ""
+        typer.echo(f"{chain.instance}: lines {chain.first} to {chain.last}, the last is {chain.head}{gap}")
     if reader.unreadable:
         typer.echo(f"{reader.unreadable} lines are no records, and are left out")
     missing = [each for each in expected if each not in reader.hashes]

@@ -22,7 +22,7 @@ from outrider.mesh.telemetry.exporters import make_exporter
 
 TRACEPARENT = "traceparent"
 """The header that names a span to a called service."""
-_CLOSE_S = 5.0
+_CLOSE_S = 2.0
 _propagator = TraceContextTextMapPropagator()
 
 
@@ -37,7 +37,7 @@ class Telemetry:
         self._provider = provider
 
     def close(self) -> None:
-        """Exports the spans that wait and stops tracing; blocks for at most five seconds."""
+        """Exports the spans that wait and stops tracing; blocks for at most two seconds."""
         _State.tracer = None
         provider, self._provider = self._provider, None
         if provider is not None:
