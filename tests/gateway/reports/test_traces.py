@@ -57,6 +57,14 @@ class Here:
         self._spans.clear()
         return found
 
+    def finished(self) -> Sequence[ReadableSpan]:
+        """All spans that have ended since the last test."""
+        return self._spans.get_finished_spans()
+
+    def forget(self) -> None:
+        """Forgets them."""
+        self._spans.clear()
+
     def _of(self, root: str) -> list[ReadableSpan]:
         spans = self._spans.get_finished_spans()
         traces = {span.context.trace_id for span in spans if span.name == root}
@@ -128,7 +136,7 @@ async def here(shared_nats: str, directory: Path, tmp_path_factory: pytest.TempP
 @pytest.fixture(autouse=True)
 def forgotten(here: Here) -> Iterator[None]:
     yield
-    here._spans.clear()
+    here.forget()
 
 
 async def test_a_trace_goes_on_from_http_to_every_step_and_back_to_the_reader(here: Here) -> None:
@@ -166,6 +174,18 @@ async def test_the_steps_of_a_batch_have_one_number_in_the_spans_of_all_its_requ
     assert 2 in sizes.values()
 
 
+async def test_a_probe_begins_no_trace_and_a_refused_request_has_a_failed_one(here: Here) -> None:
+    async with httpx.AsyncClient(timeout=60) as http:
+        assert (await http.get(f"{here.url}/readyz")).status_code == 200
+        body = {"model": MODEL, "prompt": SECRET, "stop_token_ids": [999_999]}
+        assert (await http.post(f"{here.url}/v1/completions", json=body)).status_code == 400
+    await eventually(lambda: "POST /v1/completions" in {span.name for span in here.finished()})
+    trace = Trace(here.finished())
+    assert {trace.way(span)[0] for span in trace.spans} == {"POST /v1/completions"}
+    assert trace.attributes(f"text_completion {MODEL}")["error.type"] == "InvalidRequest"
+    assert trace.attributes("POST /v1/completions")["http.response.status_code"] == 400
+
+
 async def test_the_door_for_nats_goes_on_with_a_trace(here: Here) -> None:
     client = await nats.connect(here.nats_url)
     body = json.dumps({"model": MODEL, "prompt": SECRET, "max_tokens": 5, "ignore_eos": True}).encode()
@@ -185,8 +205,8 @@ async def test_a_submission_without_a_gateway_begins_a_trace(here: Here) -> None
     await stub.Submit(request)
     async for _ in stub.Follow(pb.FollowRequest(request_id="direct")):
         pass
-    await eventually(lambda: "generate" in {span.name for span in here._spans.get_finished_spans()})
-    trace = Trace(here._spans.get_finished_spans())
+    await eventually(lambda: "generate" in {span.name for span in here.finished()})
+    trace = Trace(here.finished())
     assert trace.path("generate") == ["/outrider.v1.Verifier/Submit", "generate"]
 
 

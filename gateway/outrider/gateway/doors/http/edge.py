@@ -19,6 +19,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _log = get_logger("http")
 _CLIENT_LEFT = 499
+_PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
+"""Paths that are asked for every few seconds, and begin no traces."""
 _RAISES_REFUSALS = object()
 """Value of ``scope["app"]``: with it, starlette's routes raise their refusals. A value that refers to the request would
 keep its memory until a garbage collection."""
@@ -36,7 +38,8 @@ class Edge:
             return
         exchange = _Exchange(scope, send)
         scope["state"]["body_idle_s"] = self._body_idle_s
-        with continued_span(_headers(scope), scope["method"]) if tracing() else nullcontext() as span:
+        traced = tracing() and scope["path"] not in _PROBES
+        with continued_span(_headers(scope), scope["method"]) if traced else nullcontext() as span:
             await self._answer(scope, receive, exchange)
             if span is not None:
                 exchange.describe(span)
