@@ -88,7 +88,11 @@ class Trace:
     def whole(self) -> bool:
         """Whether the spans that end last are there, and every frame was received."""
         counts = Counter(span.name for span in self.spans)
-        return counts["generate"] > 0 and counts["publish tok"] == counts["receive tok"] and counts["draft"] > 0
+        return (
+            counts["generate"] == counts["/outrider.v1.Verifier/Submit"] > 0
+            and counts["publish tok"] == counts["receive tok"]
+            and counts["draft"] > 0
+        )
 
     def path(self, name: str) -> list[str]:
         """The names from the root to the first span of that ``name``."""
@@ -162,16 +166,15 @@ async def test_a_trace_goes_on_from_http_to_every_step_and_back_to_the_reader(he
     assert SECRET not in "".join(span.to_json() for span in trace.spans)
 
 
-async def test_the_steps_of_a_batch_have_one_number_in_the_spans_of_all_its_requests(here: Here) -> None:
-    body = {"model": MODEL, "messages": [{"role": "user", "content": SECRET}], "max_tokens": 12, "n": 2}
+async def test_each_choice_of_a_chat_has_its_own_generation_inside_the_span_of_the_request(here: Here) -> None:
+    body = {"model": MODEL, "messages": [{"role": "user", "content": SECRET}], "max_tokens": 5, "n": 2}
     async with httpx.AsyncClient(timeout=60) as http:
         await http.post(f"{here.url}/v1/chat/completions", json=body | {"ignore_eos": True, "seed": 3})
     trace = await here.trace(f"chat {MODEL}")
-    assert len(trace.all("generate")) == 2
-    sizes = Counter(step.attributes["outrider.step.number"] for step in trace.all("step"))
-    by_number = {step.attributes["outrider.step.number"]: step.attributes for step in trace.all("step")}
-    assert {number: told["outrider.step.sequences"] for number, told in by_number.items()} == sizes
-    assert 2 in sizes.values()
+    assert [trace.way(span)[:2] for span in trace.all("generate")] == [
+        ["POST /v1/chat/completions", f"chat {MODEL}"]
+    ] * 2
+    assert trace.attributes(f"chat {MODEL}")["gen_ai.usage.output_tokens"] == 10
 
 
 async def test_a_probe_begins_no_trace_and_a_refused_request_has_a_failed_one(here: Here) -> None:
@@ -179,11 +182,15 @@ async def test_a_probe_begins_no_trace_and_a_refused_request_has_a_failed_one(he
         assert (await http.get(f"{here.url}/readyz")).status_code == 200
         body = {"model": MODEL, "prompt": SECRET, "stop_token_ids": [999_999]}
         assert (await http.post(f"{here.url}/v1/completions", json=body)).status_code == 400
-    await eventually(lambda: "POST /v1/completions" in {span.name for span in here.finished()})
+        assert (await http.post(f"{here.url}/v1/completions", json=body | {"model": SECRET})).status_code == 404
+    await eventually(lambda: Counter(span.name for span in here.finished())["POST /v1/completions"] == 2)
     trace = Trace(here.finished())
     assert {trace.way(span)[0] for span in trace.spans} == {"POST /v1/completions"}
+    assert SECRET not in "".join(span.to_json() for span in trace.spans)
     assert trace.attributes(f"text_completion {MODEL}")["error.type"] == "InvalidRequest"
-    assert trace.attributes("POST /v1/completions")["http.response.status_code"] == 400
+    assert trace.attributes("text_completion")["error.type"] == "UnknownModel"
+    statuses = [span.attributes["http.response.status_code"] for span in trace.all("POST /v1/completions")]
+    assert statuses == [400, 404]
 
 
 async def test_the_door_for_nats_goes_on_with_a_trace(here: Here) -> None:

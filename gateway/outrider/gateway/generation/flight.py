@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from typing import Any
 
 from outrider.gateway.admission.caller import Caller
@@ -139,7 +139,8 @@ class Flight:
             raise self._withdrawn
         self._waiting = waiting = asyncio.current_task()
         try:
-            return await anext(batches, None)
+            with self.ending.span.entered() if self.ending.span is not None else nullcontext():
+                return await anext(batches, None)
         except asyncio.CancelledError:
             if self._withdrawn is not None and waiting is not None and waiting.uncancel() == 0:
                 raise self._withdrawn from None

@@ -70,7 +70,8 @@ class Generations:
         """
         if not tracing():
             return await self._start(request_id, generation, shape, admission, resumable, lingers, background)
-        span = GenAiSpan(request_id, generation)
+        there = {model.name for model in self.models.all()} & {generation.model}
+        span = GenAiSpan(request_id, generation, next(iter(there), None))
         try:
             with span.entered():
                 flight = await self._start(request_id, generation, shape, admission, resumable, lingers, background)

@@ -18,12 +18,15 @@ _PARAMETERS = ("temperature", "top_p", "top_k", "frequency_penalty", "presence_p
 
 
 class GenAiSpan:
-    """The span of one request, from its tokenization to the end of its flight; inside the current span."""
+    """The span of one request, from its tokenization to the end of its flight; inside the current span.
 
-    def __init__(self, request_id: str, generation: Generation) -> None:
+    ``model`` is the model that is asked for, if there is one of this name: any other name may be any text.
+    """
+
+    def __init__(self, request_id: str, generation: Generation, model: str | None) -> None:
         self._operation = "chat" if isinstance(generation.prompt, Messages) else "text_completion"
         self._span = begun_span(
-            _name(self._operation, generation.model),
+            _name(self._operation, model),
             kind=SpanKind.CLIENT,
             attributes=_asked(request_id, self._operation, generation),
         )
