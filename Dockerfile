@@ -63,7 +63,7 @@ RUN mkdir /secrets /credentials /store && cd /credentials \
 COPY --from=gateway-build /opt/outrider /opt/outrider
 USER outrider
 EXPOSE 8080 8081
-HEALTHCHECK --interval=3s --timeout=3s --start-period=120s --retries=3 \
+HEALTHCHECK --interval=3s --timeout=3s --start-period=3600s --retries=3 \
     CMD ["python", "-c", "import os, ssl, urllib.request as r; tls = 's' * bool(os.getenv('OUTRIDER_GATEWAY_DOOR_CERTIFICATE')); r.urlopen(f'http{tls}://127.0.0.1:8080/readyz', timeout=2, context=ssl._create_unverified_context())"]
 CMD ["python", "-m", "outrider.gateway"]
 
@@ -102,15 +102,22 @@ RUN pip install --require-hashes --no-build-isolation -r requirements/engine.txt
 RUN pip install --require-hashes --no-deps --extra-index-url "$TORCH_INDEX" -r requirements/torch-${TORCH}.txt
 COPY --from=wheel /dist /dist
 RUN pip install --no-index --no-deps /dist/*.whl && pip check
+# Triton launches kernels through a library that it compiles; images get it compiled, and no compiler.
+RUN mkdir /opt/outrider/launcher && if [ "$TORCH" = cuda ]; then \
+    apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev && rm -rf /var/lib/apt/lists/* \
+    && python -m outrider.kernels.launcher /opt/outrider/launcher; fi
 
 
-FROM with-models AS proposer
+FROM with-models AS engine
+ENV OUTRIDER_LAUNCHER=/opt/outrider/launcher \
+    TRITON_CACHE_MANAGER=outrider.kernels.launcher:Cache
 COPY --from=engine-build /opt/outrider /opt/outrider
 USER outrider
+
+
+FROM engine AS proposer
 CMD ["python", "-m", "outrider.proposer"]
 
 
-FROM with-models AS verifier
-COPY --from=engine-build /opt/outrider /opt/outrider
-USER outrider
+FROM engine AS verifier
 CMD ["python", "-m", "outrider.verifier"]

@@ -16,7 +16,7 @@ from outrider.cli.certificates.directory import Directory
 from outrider.cli.credentials import SERVICES, hand_out
 from outrider.mesh.bus import Bucket, Bus, find_login
 from outrider.mesh.errors import ConfigError, Unavailable
-from outrider.mesh.security import Certificates, Files
+from outrider.mesh.security import Certificates, Files, trust_in
 from outrider.wire import tenants
 
 from tests.broker import Broker
@@ -51,7 +51,8 @@ def files(folder: Path) -> dict[str, bytes]:
 
 def test_a_folder_has_what_its_service_needs_and_nothing_of_another(folders: Path) -> None:
     parts = {kind: {f"{kind}.nk", f"{kind}.crt", f"{kind}.key", "ca.crt"} for kind in SERVICES}
-    parts |= {"admin": {"admin.nk"}, "broker": {"users.conf", "encryption.conf"}}
+    parts["admin"] = {"admin.nk", "ca.crt"}
+    parts["broker"] = {"broker.crt", "broker.key", "users.conf", "encryption.conf", "tls.conf"}
     parts["gateway"].add("issuer.nk")
     assert files(folders).keys() == {f"{folder}/{name}" for folder, names in parts.items() for name in names}
     modes = {name: stat.S_IMODE((folders / name).stat().st_mode) for name in files(folders)}
@@ -93,21 +94,37 @@ async def test_the_command_goes_on_until_it_is_told_to_end(secrets: Path, tmp_pa
     assert await process.wait() == 0
 
 
+def secure(broker: Broker) -> str:
+    return broker.url.replace("nats://", "tls://")
+
+
 @asynccontextmanager
 async def joined(broker: Broker, folders: Path, user: str) -> AsyncIterator[Bus]:
     bus = Bus()
-    await bus.connect(broker.url, "test", 10, find_login(str(folders / user), user))
+    await bus.connect(
+        secure(broker), "test", 10, find_login(str(folders / user), user), trust_in(folders / user / "ca.crt")
+    )
     yield bus
     await bus.close()
 
 
 async def test_the_broker_serves_whoever_has_a_folder_and_nobody_else(broker: Broker, folders: Path) -> None:
-    async with joined(broker, folders, "verifier") as verifier:
-        assert verifier.connected
     stranger = Bus()
     with pytest.raises(Unavailable, match="does not know this user"):
-        await stranger.connect(broker.url, "test", 2)
+        await stranger.connect(secure(broker), "test", 2, trust=trust_in(folders / "admin" / "ca.crt"))
     await stranger.close()
+    await asyncio.sleep(1)  # longer than the end of TLS may take
+    async with joined(broker, folders, "verifier") as verifier:
+        assert verifier.connected
+
+
+def test_the_certificate_of_the_broker_is_for_its_host_and_lives_as_long_as_the_authority(
+    secrets: Path, folders: Path
+) -> None:
+    certs = Directory(secrets / "certs")
+    [broker] = [each for each in certs.issued() if each.name == "broker"]
+    assert "nats" in broker.hosts
+    assert broker.ends == certs.authority().ends
 
 
 async def test_what_the_broker_stores_cannot_be_read_without_the_key(

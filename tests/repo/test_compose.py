@@ -40,7 +40,7 @@ def settings(service: str, shell: dict[str, str], monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("service", sorted(KINDS))
 def test_every_variable_is_a_setting_of_its_service(service: str, monkeypatch: pytest.MonkeyPatch) -> None:
     read = settings(service, {}, monkeypatch)
-    assert read["nats_url"] == "nats://nats:4222"
+    assert read["nats_url"] == "tls://nats:4222"
     assert read["nats_credentials"] == "/credentials"
     assert (read["tls_certificate"], read["tls_key"]) == ("/credentials/{kind}.crt", "/credentials/{kind}.key")
     assert read["tls_ca"] == "/credentials/ca.crt"
@@ -63,7 +63,9 @@ def test_services_with_models_keep_them_in_the_volume_and_pass_the_token_on(serv
     assert variables(service, shell)["HF_TOKEN"] == "hf_x"
     assert "HF_TOKEN" not in variables(service, {})
     images = (REPOSITORY / "Dockerfile").read_text()
-    assert f"FROM with-models AS {KINDS[service]}\n" in images
+    base = "with-models" if KINDS[service] == "tokenizer" else "engine"
+    assert f"FROM {base} AS {KINDS[service]}\n" in images
+    assert "FROM with-models AS engine\n" in images
     assert "HF_HOME=/models/" in images
 
 
@@ -80,7 +82,8 @@ def test_a_service_has_no_rights_over_its_container(service: str) -> None:
 def test_a_service_sees_its_own_credentials_and_cannot_change_them(service: str) -> None:
     owner = KINDS.get(service) or {"nats": "broker"}.get(service, service)
     mounts = {mount for mount in SERVICES[service]["volumes"] if "/models" not in mount}
-    assert mounts - {"nats:/data"} == {f"{owner}:/credentials:ro"}
+    where = "/credentials/broker" if owner == "broker" else "/credentials"  # a path in the configuration of the broker
+    assert mounts - {"nats:/data"} == {f"{owner}:{where}:ro"}
     assert f"{owner}:/credentials/{owner}" in SERVICES["credentials"]["volumes"]
 
 
@@ -94,3 +97,16 @@ def test_folders_of_credentials_are_those_that_images_and_volumes_have() -> None
     assert folders <= COMPOSE["volumes"].keys()
     [made] = re.findall(r"mkdir (.*broker.*?) &&", (REPOSITORY / "Dockerfile").read_text())
     assert set(made.split()) == folders
+
+
+def test_a_profile_has_one_kind_of_engine_and_the_default_is_that_for_cpus() -> None:
+    engines = {name for name, kind in KINDS.items() if kind in ("proposer", "verifier")}
+    assert {name: SERVICES[name]["profiles"] for name in engines} == {
+        name: ["gpu" if name.endswith("-gpu") else "cpu"] for name in engines
+    }
+    assert "COMPOSE_PROFILES=cpu" in (REPOSITORY / ".env").read_text().splitlines()
+
+
+def test_no_service_waits_for_one_that_a_profile_may_leave_out() -> None:
+    awaited = {other for each in SERVICES.values() for other in each.get("depends_on", {})}
+    assert not {name for name in awaited if "profiles" in SERVICES[name]}

@@ -19,6 +19,9 @@ from torch import Tensor
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 
+CAPABILITIES = {"sm_80": 80, "sm_90": 90}
+"""A100, and H100 or H200."""
+
 _LOAD = re.compile(r"ld\.global(?:\.[a-z0-9_:]+)*?(?:\.v(\d))?\.b(\d+)")
 
 

@@ -18,14 +18,11 @@ from functools import partial
 from pathlib import Path
 
 from outrider.kernels.catalogue import Entry, entries
-from outrider.kernels.compilation import CompiledKernel, compile_all, facts, key, runs, target
+from outrider.kernels.compilation import CAPABILITIES, CompiledKernel, compile_all, facts, key, runs, target
 from outrider.kernels.launch import INTERPRETED
 from outrider.kernels.shapes import SHAPES, names
 from rich.console import Console
 from rich.table import Table
-
-CAPABILITIES = {"sm_80": 80, "sm_90": 90}
-"""A100, and H100 or H200."""
 
 _WIDTH = 160
 
