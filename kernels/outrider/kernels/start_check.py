@@ -1,7 +1,7 @@
-"""Whether kernels start here: ``python -m outrider.kernels.start_check [--shapes pocket] [--gpus sm_90]``; needs no GPU.
+"""Whether kernels start here: ``python -m outrider.kernels.start_check``, without a GPU.
 
-It loads the library through which Triton launches kernels, and compiles every kernel of a model, as `warm_up` does. An
-image for GPUs passes in the container as it is deployed: with its user, its rights and its file systems.
+It loads the library through which Triton launches kernels, and compiles every kernel of a model, as `warm_up` does.
+An image for GPUs passes in the container as it is deployed: with its user, its rights and its file systems.
 """
 
 from __future__ import annotations
