@@ -12,6 +12,7 @@ abuse_signals = counter("gateway_abuse_signals", "Callers that looked like abuse
 abuse_delays = counter("gateway_abuse_delays", "Requests delayed because their caller looked like abuse.")
 limit_writes = counter("gateway_limit_writes", "Writes to ledgers of limits, made or raced by another.", ["outcome"])
 streams = gauge("gateway_streams", "Generations in flight.")
+unplaced = gauge("gateway_unplaced_requests", "Requests that no verifier has taken yet.", ["model"])
 tokens = counter("gateway_tokens", "Generated tokens delivered.")
 first_token = histogram("gateway_first_token_seconds", "From the submission of a request to its first token.")
 follows = counter("gateway_follows", "Streams taken up over gRPC because the broker did not deliver.", ["reason"])

@@ -123,6 +123,13 @@ class GatewaySettings(Settings, kw_only=True, frozen=True):
         Meta(gt=0, le=600, description="seconds without a heartbeat after which a verifier that is followed is lost"),
     ] = 15.0
     place_s: Annotated[Seconds, Meta(description="seconds to look for services that can take a new request")] = 15.0
+    cold_models: Annotated[
+        list[str],
+        Meta(description="names of models that may have no verifier at the moment; a request for one waits"),
+    ] = []
+    cold_place_s: Annotated[
+        Seconds, Meta(description="seconds to wait for services that serve one of cold_models, in the place of place_s")
+    ] = 600.0
     resume_s: Annotated[
         Seconds, Meta(description="seconds to look for a verifier that goes on with a stream whose own was lost")
     ] = 30.0

@@ -12,6 +12,7 @@ from outrider.gateway.requests.models import Models
 from outrider.mesh.bus import Bus
 from outrider.mesh.errors import InvalidRequest, Unavailable
 from outrider.mesh.registry import Registry, State, Times
+from outrider.mesh.telemetry.metrics import REGISTRY
 
 from tests.broker import Broker
 from tests.waiting import eventually
@@ -58,6 +59,10 @@ async def announce(own_bus: Bus, reader: Registry) -> AsyncIterator[Announce]:
     yield announced
     for registry in made:
         registry.leave()
+
+
+def unplaced(model: str) -> float | None:
+    return REGISTRY.get_sample_value("outrider_gateway_unplaced_requests", {"model": model})
 
 
 async def test_a_model_needs_a_tokenizer_and_a_verifier_of_one_vocabulary(reader: Registry, announce: Announce) -> None:
@@ -109,6 +114,41 @@ async def test_a_gateway_that_knows_all_members_waits_for_no_other_model(reader:
         await announce(kind, f"other-{kind}", model="other")
     with pytest.raises(UnknownModel):
         await models.wait_for("m", lambda _: True, 600)
+
+
+@pytest.mark.parametrize("times", [Times(news_s=0)], ids=["knows all"])
+@pytest.mark.parametrize("name", ["m", None])
+async def test_a_request_for_a_cold_model_waits_for_a_verifier_and_counts_as_unplaced(
+    reader: Registry, announce: Announce, name: str | None
+) -> None:
+    models = Models(reader, Counter[str]().__getitem__, ["m"], cold_s=600)
+    assert models.names() == ["m"]
+    found = asyncio.create_task(models.wait_for(name, lambda _: True, 0))
+    await eventually(lambda: unplaced("m") == 1)
+    await announce("tokenizer", "a")
+    assert not found.done()
+    await announce("verifier", "b")
+    assert (await found).name == "m"
+    assert unplaced("m") == 0
+
+
+@pytest.mark.parametrize("times", [Times(news_s=0)], ids=["knows all"])
+async def test_a_cold_model_that_nobody_wakes_is_away_and_any_other_does_not_exist(reader: Registry) -> None:
+    models = Models(reader, Counter[str]().__getitem__, ["m"], cold_s=0)
+    with pytest.raises(Unavailable, match="no service is ready for the model m"):
+        await models.wait_for("m", lambda _: True, 600)
+    with pytest.raises(UnknownModel, match="'nope' does not exist; there are: m"):
+        await models.wait_for("nope", lambda _: True, 600)
+    with pytest.raises(UnknownModel, match="you may not use it"):
+        await models.wait_for("m", lambda _: False, 600)
+
+
+async def test_a_cold_model_is_one_of_several_though_nobody_serves_it(reader: Registry, announce: Announce) -> None:
+    models = Models(reader, Counter[str]().__getitem__, ["cold"])
+    for kind in ("tokenizer", "verifier"):
+        await announce(kind, f"one-{kind}")
+    with pytest.raises(InvalidRequest, match="there are: cold, m"):
+        models.find(None)
 
 
 async def test_a_model_need_not_be_named_where_there_is_only_one(reader: Registry, announce: Announce) -> None:

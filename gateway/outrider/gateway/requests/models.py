@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from contextlib import nullcontext
 
 import msgspec
+from outrider.gateway import metrics
 from outrider.gateway.errors import UnknownModel
 from outrider.gateway.requests.attempts import TRANSIENT, persist
 from outrider.mesh.errors import InvalidRequest, Unavailable
@@ -28,12 +30,18 @@ class ServedModel(msgspec.Struct, frozen=True):
 
 
 class Models:
-    """The models that the registry's members serve. ``in_flight`` counts this gateway's streams on an instance."""
+    """The models that the registry's members serve, and the ``cold`` ones, which may have no verifier at the moment.
 
-    def __init__(self, registry: Registry, in_flight: Callable[[str], int]) -> None:
+    ``in_flight`` counts this gateway's streams on an instance. Requests wait for a cold model for ``cold_s`` seconds.
+    """
+
+    def __init__(
+        self, registry: Registry, in_flight: Callable[[str], int], cold: Collection[str] = (), cold_s: float = 0.0
+    ) -> None:
         self._registry = registry
         self._in_flight = in_flight
-        self._seen: set[str] = set()
+        self._cold, self._cold_s = frozenset(cold), cold_s
+        self._seen = set(cold)
         self._models_changes, self._models = -1, list[ServedModel]()
         self._members_changes, self._members = -1, dict[tuple[str, ServedModel], list[Member]]()
 
@@ -60,32 +68,40 @@ class Models:
         Raises `UnknownModel`, `Unavailable` if the model has no ready services at the moment, and `InvalidRequest` if
         ``name`` is None and there are several models.
         """
-        served = [model for model in self.all() if may_use(model.name)]
-        fitting = [model for model in served if name in (None, model.name)]
-        names = ", ".join(model.name for model in served)
-        if len(fitting) == 1:
-            return fitting[0]
-        if fitting:
-            raise InvalidRequest(f"model is required where several are served; there are: {names}", param="model")
+        names = self.names(may_use)
+        if name is None and len(names) > 1:
+            raise InvalidRequest(
+                f"model is required where several are served; there are: {', '.join(names)}", param="model"
+            )
+        wanted = _wanted(name, names)
         if name is not None:
             require_allowed(name, may_use)
-        if not served or self.seen(name):
-            raise Unavailable(f"no service is ready for the model {name or ''}".rstrip(), retry_after=1.0)
-        raise UnknownModel(f"the model {name!r} does not exist; there are: {names}", param="model")
+        for model in self.all():
+            if model.name == wanted and may_use(model.name):
+                return model
+        if not names or self.seen(wanted):
+            raise Unavailable(f"no service is ready for the model {wanted or ''}".rstrip(), retry_after=1.0)
+        raise UnknownModel(f"the model {name!r} does not exist; there are: {', '.join(names)}", param="model")
+
+    def names(self, may_use: Callable[[str], bool] = lambda name: True) -> list[str]:
+        """Names of the models that can be asked for: those that are served, and the cold ones."""
+        return sorted(filter(may_use, self._cold | {model.name for model in self.all()}))
 
     async def wait_for(self, name: str | None, may_use: Callable[[str], bool], seconds: float) -> ServedModel:
-        """As `find`; waits up to ``seconds`` for a model that was served before.
+        """As `find`; waits up to ``seconds`` for a model that was served before, and longer for a cold one.
 
-        Waits for any model until all members have had time to announce themselves: a gateway that starts together
-        with its broker learns of the members one by one.
+        While it waits, the request counts as unplaced. Waits for any model until all members have had time to announce
+        themselves: a gateway that starts together with its broker learns of the members one by one.
         """
 
         async def find() -> ServedModel:
             return self.find(name, may_use)
 
-        due = self._registry.news_due_s
-        patience = max(due, seconds if self.seen(name) else 0.0)
-        return await persist(find, patience, (UnknownModel, *TRANSIENT) if due else TRANSIENT)
+        due, wanted = self._registry.news_due_s, _wanted(name, self.names(may_use))
+        known_s = self._cold_s if wanted in self._cold else seconds
+        patience = max(due, known_s if self.seen(wanted) else 0.0)
+        with metrics.unplaced.labels(wanted).track_inprogress() if wanted in self._seen else nullcontext():
+            return await persist(find, patience, (UnknownModel, *TRANSIENT) if due else TRANSIENT)
 
     def seen(self, name: str | None) -> bool:
         """Whether the model called ``name``, or any for None, was served at some time."""
@@ -121,6 +137,11 @@ class Models:
 
 def _identity(member: Member) -> tuple[str, str]:
     return str(member.status.get("model")), str(member.status.get("vocabulary"))
+
+
+def _wanted(name: str | None, names: list[str]) -> str | None:
+    """``name``, or the only one of ``names``."""
+    return names[0] if name is None and len(names) == 1 else name
 
 
 def require_allowed(name: str, may_use: Callable[[str], bool]) -> None:

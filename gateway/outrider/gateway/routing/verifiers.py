@@ -56,7 +56,7 @@ class Verifiers:
         self._selection, self._watches = selection, HealthWatches(tasks, on_lost)
         self._in_flight: Counter[str] = Counter()
         self.isolation, self.banned, self.erased = asyncio.Lock(), banned, ErasedTenants()
-        self.models = Models(registry, self._in_flight.__getitem__)
+        self.models = Models(registry, self._in_flight.__getitem__, settings.cold_models, settings.cold_place_s)
         registry.on_change("verifier", lambda members: selection.breakers.keep(member.instance for member in members))
 
     def candidates(self, ask: Ask, served: ServedModel, avoid: Collection[str] = ()) -> list[Member]:

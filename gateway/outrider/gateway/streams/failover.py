@@ -59,7 +59,8 @@ class FailOver:
 
     async def start(self, emitted: Sequence[int]) -> bool:
         """Submits a new job within ``place_s`` seconds; whether its verifier had the job already."""
-        return await persist(lambda: self._submit(emitted), self._settings.place_s, TRANSIENT)
+        with metrics.unplaced.labels(self._job.served.name).track_inprogress():
+            return await persist(lambda: self._submit(emitted), self._settings.place_s, TRANSIENT)
 
     def adopt(self, member: Member) -> None:
         """Takes ``member`` for the verifier of a job that was submitted before."""

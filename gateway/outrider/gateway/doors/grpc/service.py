@@ -78,9 +78,7 @@ class Inference(InferenceServicer):
     async def ListModels(self, request: pb.ListModelsRequest, context: Context) -> pb.ListModelsResponse:  # noqa: N802
         """Names of the models that the caller may use."""
         async with self._calls.enter(context, "ListModels") as call:
-            served = self._generations.models.all()
-            may_use = call.admission.caller.may_use
-            return pb.ListModelsResponse(models=[model.name for model in served if may_use(model.name)])
+            return pb.ListModelsResponse(models=self._generations.models.names(call.admission.caller.may_use))
 
     async def Tokenize(self, request: pb.TokenizeRequest, context: Context) -> pb.TokenizeResponse:  # noqa: N802
         """Ids of a text or a chat."""

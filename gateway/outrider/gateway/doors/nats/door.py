@@ -109,8 +109,8 @@ class NatsDoor:
         await _answer(query, headers, {"tenant": tenant, "subject_prefix": queries.subject_prefix(tenant)})
 
     async def _models(self, query: Query, admission: Admission, headers: dict[str, str]) -> None:
-        served = [model.name for model in self._generations.models.all() if admission.caller.may_use(model.name)]
-        await _answer(query, headers, {"models": served})
+        names = self._generations.models.names(admission.caller.may_use)
+        await _answer(query, headers, {"models": names})
 
     async def _generate(self, query: Query, admission: Admission, headers: dict[str, str]) -> None:
         """Answers when the ledger has the request: any gateway can then resume or cancel it."""

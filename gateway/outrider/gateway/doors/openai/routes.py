@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 
 import msgspec
+from msgspec import UNSET, UnsetType
 from outrider.gateway.doors.http.messages import (
     EventStream,
     json_response,
@@ -34,11 +35,14 @@ from starlette.routing import Route
 
 
 class ModelBody(msgspec.Struct):
-    """A model in the list; ``max_model_len``, which vLLM has too, is the number of tokens that its context holds."""
+    """A model in the list; ``max_model_len``, which vLLM has too, is the number of tokens that its context holds.
+
+    The context of a cold model is not known before a verifier serves the model.
+    """
 
     id: str
     created: int
-    max_model_len: int
+    max_model_len: int | UnsetType = UNSET
     object: str = "model"
     owned_by: str = "outrider"
 
@@ -71,9 +75,10 @@ class OpenAiRoutes:
 
     async def _models(self, request: Request) -> Response:
         may_use = request.state.admission.caller.may_use
-        served = [model for model in self._generations.models.all() if may_use(model.name)]
+        models = self._generations.models
+        contexts = {model.name: model.context_length for model in models.all()}
         return json_response(
-            ModelList([ModelBody(model.name, self._created, model.context_length) for model in served])
+            ModelList([ModelBody(name, self._created, contexts.get(name, UNSET)) for name in models.names(may_use)])
         )
 
     async def _model(self, request: Request) -> Response:

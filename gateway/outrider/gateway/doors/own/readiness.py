@@ -43,13 +43,15 @@ class Version(msgspec.Struct):
 
 
 async def ready_models(models: Models) -> list[str]:
-    """Names of the models with a tokenizer and a verifier that answer.
+    """Names of the models with a tokenizer and a verifier that answer, and of cold models that nobody serves.
 
-    The broker need not answer: frames can come from verifiers themselves.
+    A request for a cold model is what brings a verifier. The broker need not answer: frames can come from verifiers
+    themselves.
     """
-    all_models = models.all()
-    answers = await asyncio.gather(*(_is_ready(models, model) for model in all_models))
-    return [model.name for model, answer in zip(all_models, answers, strict=True) if answer]
+    served = models.all()
+    answers = await asyncio.gather(*(_is_ready(models, model) for model in served))
+    silent = {model.name for model, answer in zip(served, answers, strict=True) if not answer}
+    return [name for name in models.names() if name not in silent]
 
 
 async def _is_ready(models: Models, served: ServedModel) -> bool:
