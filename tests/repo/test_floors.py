@@ -82,7 +82,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "grpc",
         "nats",
     ),
-    "cli": ("settings", "bus", "stores", "certificates", "credentials", "processes", "commands", "main"),
+    "cli": ("settings", "bus", "stores", "certificates", "credentials", "kubernetes", "processes", "commands", "main"),
     "loadtest": (
         "meshes",
         "load",

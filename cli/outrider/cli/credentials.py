@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -44,12 +44,12 @@ def hand_out(secrets: Path, folders: Path) -> None:
             _copy(file, folders / folder)
 
 
-def keep_handing_out(secrets: Path, folders: Path, every_s: float) -> None:
-    """Calls `hand_out` now and every ``every_s`` seconds, until SIGTERM or SIGINT."""
+def repeat(work: Callable[[], None], every_s: float) -> None:
+    """Calls ``work`` now and every ``every_s`` seconds, until SIGTERM or SIGINT."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
-    hand_out(secrets, folders)
+    work()
     while signal.sigtimedwait(_ENDS, every_s) is None:
-        hand_out(secrets, folders)
+        work()
 
 
 def _certify(certs: Directory) -> None:

@@ -261,11 +261,14 @@ def credentials(
     every: Annotated[
         float | None, typer.Option(min=0.1, metavar="S", help="Go on, and hand out again every S seconds.")
     ] = None,
+    kubernetes: Annotated[
+        str | None, typer.Option(metavar="PREFIX", help="In a pod: also write the Secrets PREFIX-<folder>.")
+    ] = None,
 ) -> None:
     """Make users and certificates of a mesh, renew certificates that are due, and hand each service its own."""
     from outrider.cli.commands.credentials import run
 
-    _exit(run(secrets, into, every))
+    _exit(run(secrets, into, every, kubernetes))
 
 
 @app.command()
