@@ -33,10 +33,11 @@ Connections = set[tuple[str, str, int]]
 
 
 def allowed(objects: list[Object]) -> Connections:
-    """Who reaches whom at which port; of a connection between outsiders, only those with the broker count."""
+    """Who reaches a pod of the mesh, the broker or any address, and at which port."""
     policies = Policies(of_kind(objects, "NetworkPolicy"))
     own = [Pod(component(each), NAMESPACE, labels(each)) for each in of_kind(objects, *WORKLOADS)]
-    pairs = ((a, b) for a, b in product([*own, *OUTSIDERS], repeat=2) if a in own or b in own or b.name == "nats")
+    targets = [*own, *(pod for pod in OUTSIDERS if pod.name in ("nats", "world"))]
+    pairs = ((a, b) for a, b in product([*own, *OUTSIDERS], targets) if a in own or b.name != "world")
     return {(a.name, b.name, port) for (a, b), port in product(pairs, PORTS) if policies.allow(a, b, port)}
 
 
