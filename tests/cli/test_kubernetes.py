@@ -54,7 +54,7 @@ def api(secrets: Secrets, certified: Certified) -> Iterator[str]:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(files.certificate, files.key)
     server.socket = context.wrap_socket(server.socket, server_side=True)
-    Thread(target=server.serve_forever, daemon=True).start()
+    Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     yield f"https://127.0.0.1:{server.server_port}"
     server.shutdown()
     server.server_close()

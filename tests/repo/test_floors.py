@@ -87,6 +87,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "meshes",
         "load",
         "report",
+        "scaling",
         "chats",
         "peers",
         "attack",
