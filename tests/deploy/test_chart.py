@@ -123,9 +123,7 @@ def test_a_service_sees_its_own_credentials_only(values: str) -> None:
         kind = component(workload)
         [volume] = [each for each in pod(workload)["volumes"] if each["name"] == "credentials"]
         sources = [source["secret"] for source in volume["projected"]["sources"]]
-        assert {source["name"] for source in sources} <= {
-            f"{prefix}-{kind}{ending}" for prefix in (f"{RELEASE}-outrider", "mesh") for ending in ("", "-tls")
-        }
+        assert {source["name"] for source in sources} <= {f"{RELEASE}-outrider-{kind}{end}" for end in ("", "-tls")}
         files = {item["path"] for source in sources for item in source["items"]}
         assert files - {"issuer.nk"} == {"ca.crt", f"{kind}.crt", f"{kind}.key", f"{kind}.nk"}
         assert ("issuer.nk" in files) == (kind == "gateway")

@@ -25,7 +25,7 @@ def save(moments: Mapping[str, list[Moment]], path: Path) -> None:
 def _draw(axes: Axes, course: list[Moment]) -> None:
     times = [moment.at - course[0].at for moment in course]
     for name in course[0].asked:
-        axes.plot(times, [moment.asked[name] for moment in course], label=f"{name} asks", linewidth=1)
+        axes.step(times, [moment.asked[name] for moment in course], where="post", label=f"{name} asks", linewidth=1)
     axes.step(times, [moment.pods for moment in course], where="post", label="pods", linewidth=2, color="black")
     axes.legend(fontsize=8)
     axes.spines[["top", "right"]].set_visible(False)
