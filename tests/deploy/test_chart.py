@@ -44,7 +44,7 @@ values = pytest.mark.parametrize("values", VALUES)
 
 
 def services(objects: list[Object]) -> list[Object]:
-    return [each for each in of_kind(objects, "Deployment") if component(each) != "credentials"]
+    return [each for each in of_kind(objects, "Deployment") if component(each) not in ("admin", "credentials")]
 
 
 def selects(selector: dict[str, Any], workload: Object) -> bool:

@@ -52,9 +52,11 @@ def calls(kinds: set[str]) -> Connections:
 def test_each_pod_reaches_what_its_work_needs_and_nothing_else(values: str) -> None:
     objects = render(values)
     pods = {component(each) for each in of_kind(objects, *WORKLOADS)}
-    services = pods - {"credentials", "models"}
+    services = pods - {"admin", "credentials", "models"}
     downloads = {"tokenizer", "proposer", "verifier"} & services if values == "small-cpu" else set[str]()
-    expected = calls(services) | {(kind, "nats", NATS) for kind in services} | {("nats", "nats", ROUTES)}
+    expected = (
+        calls(services) | {(kind, "nats", NATS) for kind in services | (pods & {"admin"})} | {("nats", "nats", ROUTES)}
+    )
     expected |= {(who, "world", WEB) for who in downloads | (pods & {"models", "credentials"})}
     expected |= {("credentials", "world", API)} if "credentials" in pods else set()
     if values == "production":

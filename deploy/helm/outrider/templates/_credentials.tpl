@@ -5,29 +5,33 @@
 
 {{/*
 The volume for /credentials of a kind. Files are named one by one, so that the pod waits until a Secret has all of them.
-Call with (dict "root" $ "kind" kind).
+The admin has no certificate, and takes the authority of the gateways' one. Call with (dict "root" $ "kind" kind).
 */}}
 {{- define "outrider.credentialsVolume" -}}
-{{- $files := list (printf "%s.nk" .kind) -}}
-{{- if eq .kind "gateway" }}{{ $files = append $files "issuer.nk" }}{{ end -}}
-{{- $certificate := list "ca.crt" (printf "%s.crt" .kind) (printf "%s.key" .kind) -}}
-{{- $issuer := .root.Values.credentials.certManager.name -}}
+{{- $admin := eq .kind "admin" -}}
+{{- $secret := include "outrider.secret" . -}}
+{{- $certified := ternary (include "outrider.secret" (dict "root" .root "kind" "gateway")) $secret $admin -}}
+{{- $keys := dict "ca.crt" "ca.crt" -}}
+{{- $managed := ne .root.Values.credentials.certManager.name "" -}}
+{{- if $managed }}{{ $certified = printf "%s-tls" $certified }}{{ end -}}
+{{- if not $admin -}}
+{{- $keys = set $keys (ternary "tls.crt" (printf "%s.crt" .kind) $managed) (printf "%s.crt" .kind) -}}
+{{- $keys = set $keys (ternary "tls.key" (printf "%s.key" .kind) $managed) (printf "%s.key" .kind) -}}
+{{- end -}}
 name: credentials
 projected:
   defaultMode: 0440
   sources:
     - secret:
-        name: {{ include "outrider.secret" . }}
+        name: {{ $secret }}
         items:
-          {{- range ternary $files (concat $files $certificate) (ne $issuer "") }}
+          {{- range ternary (list "gateway.nk" "issuer.nk") (list (printf "%s.nk" .kind)) (eq .kind "gateway") }}
           - {key: {{ . }}, path: {{ . }}}
           {{- end }}
-    {{- if $issuer }}
     - secret:
-        name: {{ include "outrider.secret" . }}-tls
+        name: {{ $certified }}
         items:
-          - {key: ca.crt, path: ca.crt}
-          - {key: tls.crt, path: {{ .kind }}.crt}
-          - {key: tls.key, path: {{ .kind }}.key}
-    {{- end }}
+          {{- range $key, $path := $keys }}
+          - {key: {{ $key }}, path: {{ $path }}}
+          {{- end }}
 {{- end }}

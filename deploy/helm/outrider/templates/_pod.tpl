@@ -15,6 +15,16 @@ fsGroupChangePolicy: OnRootMismatch
 seccompProfile: {type: RuntimeDefault}
 {{- end }}
 
+{{/* The Secrets by which images are pulled. */}}
+{{- define "outrider.pullSecrets" -}}
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+{{- end }}
+
 {{/* An image's name. Call with (dict "root" $ "image" image "suffix" suffix). */}}
 {{- define "outrider.image" -}}
 {{- with .root.Values.image }}{{ .prefix }}{{ $.image }}:{{ .tag | default $.root.Chart.AppVersion }}{{ $.suffix }}{{ end -}}
@@ -141,12 +151,7 @@ enableServiceLinks: false
 terminationGracePeriodSeconds: {{ add .of.drainSeconds .of.preStopSeconds 15 }}
 securityContext:
   {{- include "outrider.podSecurity" $root | nindent 2 }}
-{{- with $root.Values.image.pullSecrets }}
-imagePullSecrets:
-  {{- range . }}
-  - name: {{ . }}
-  {{- end }}
-{{- end }}
+{{ include "outrider.pullSecrets" $root }}
 {{- with $gpu.runtimeClassName }}
 runtimeClassName: {{ . }}
 {{- end }}
