@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Coroutine, Mapping
 from contextlib import suppress
+from importlib.metadata import version
 from secrets import token_hex
 from typing import Any
 
@@ -33,11 +34,14 @@ from outrider.mesh.telemetry import (
     start_timeline,
     start_tracing,
     stop_audit,
+    use_vllm_names,
 )
 
 _GRACE_S = 2.0
 _COLLECT_AFTER = 10_000
 _tasks = gauge("tasks", "Tasks of asyncio that have not ended.")
+_ready = gauge("ready", "1 while /readyz on the metrics port answers 200.")
+_build = gauge("build_info", "1, with the version of Outrider.", ["version"])
 _log = get_logger("lifecycle")
 
 
@@ -66,6 +70,8 @@ class Lifecycle:
         self._use_certificates()
         loop = asyncio.get_running_loop()
         _tasks.set_function(lambda: len(asyncio.all_tasks(loop)))
+        _ready.set_function(lambda: self.mesh.registry.state is State.READY)
+        _build.labels(version("outrider")).set(1)
         try:
             if await self._unless_stopped(self._start()):
                 await self._stopping.wait()
@@ -91,6 +97,8 @@ class Lifecycle:
         configure_logs(settings.log_level, settings.log_format, service=kind, instance=instance)
         start_audit(kind, instance, settings.audit_log)
         start_timeline(kind, instance, settings.timeline)
+        if settings.metrics_names == "both":
+            use_vllm_names()
         tasks = Tasks(self.fail)
         bus = Bus(tasks, settings.nats_replicas)
         certificates = mesh_certificates(settings, kind)

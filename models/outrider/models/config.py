@@ -142,6 +142,11 @@ class ModelConfig:
         return self.experts is not None and self.experts.layers[layer]
 
     @property
+    def row_weights(self) -> float:
+        """Weights that multiply a row that draws a token: those of all layers and of the output."""
+        return self.layers * self.layer_weights + self.hidden_size * self.vocab_size
+
+    @property
     def layer_weights(self) -> float:
         """Weights of a layer that multiply a row, on the average of the layers; norms, biases and routers left out."""
         heads, shared = self.heads * self.head_dim, self.kv_heads * self.head_dim

@@ -18,7 +18,7 @@ from outrider.verifier.decode.engine_thread import EngineThread
 from outrider.verifier.decode.outcome import Outcome
 from outrider.verifier.logits.deep_threads import deep_stacks
 from outrider.verifier.logits.grammar_compiler import Compiler
-from outrider.verifier.metrics import Metrics
+from outrider.verifier.metrics import Metrics, show_gpus
 from outrider.verifier.pages.announcements import PageAnnouncer
 from outrider.verifier.pages.named_prompts import NamedPrompts
 from outrider.verifier.pages.page_exchange import PageExchange
@@ -74,10 +74,12 @@ class VerifierService(Service):
         self._mesh, self._loop = mesh, asyncio.get_running_loop()
         sys.setswitchinterval(_SWITCH_S)
         self._target = target = await asyncio.to_thread(Target.load, self._settings, self.parts)
-        metrics = Metrics()
-        metrics.rule(target.runner.rule)
         self._exchange = PageExchange(mesh, self._settings, target, self.inbox)
         self._engine = target.engine(self._exchange.cache)
+        metrics = Metrics(target.name, self._engine, self._settings.peak_tflops * 1e12)
+        metrics.rule(target.runner.rule)
+        if self._settings.device.startswith("cuda"):
+            show_gpus()
         self._submissions = Submissions(self._engine, self.inbox, self.log, self._leases, metrics)
         self._compiler = Compiler(target.grammars)
         self._announcer = PageAnnouncer(mesh.bus, mesh.tasks, mesh.instance, self.inbox, target.pages)
@@ -147,8 +149,10 @@ class VerifierService(Service):
         } | self._exchange.status()
 
     def estimate_queue(self) -> None:
-        """Estimates how long the queue takes. In the engine's thread."""
-        self._queue_s = self._engine.estimate.queue(self._engine.scheduler)
+        """Estimates how long the queue takes, and notes its oldest request. In the engine's thread."""
+        scheduler = self._engine.scheduler
+        self._queue_s = self._engine.estimate.queue(scheduler)
+        self._engine.tally.oldest_since = scheduler.waiting.oldest_since()
 
     def _describe(self) -> pb.DescribeResponse:
         target = self._target

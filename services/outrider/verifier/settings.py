@@ -53,6 +53,14 @@ class VerifierSettings(Settings, kw_only=True, frozen=True):
         Literal["none", "int8", "int4", "fp8"],
         Meta(description="of the layers' weights, at load: int8, int4 in groups of 128, or on newer GPUs fp8"),
     ] = "none"
+    peak_tflops: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="peak of the device in the model's dtype, in 10^12 operations a second, for the metric of its "
+            "use; 0: unknown",
+        ),
+    ] = 0.0
     cuda_graphs: Annotated[bool, Meta(description="run steps of few rows as CUDA graphs; no effect on a CPU")] = True
     threads: Annotated[
         int, Meta(ge=0, description="CPU threads of the model; 0: OMP_NUM_THREADS, or one for each core")

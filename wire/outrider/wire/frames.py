@@ -31,7 +31,8 @@ class Usage(msgspec.Struct, array_like=True, frozen=True):
     """The cost of a request, in tokens. ``steps`` is how many times the target ran for its generated tokens.
 
     ``lossy`` says that guesses were accepted by a rule under which the answer's law is not the target's own.
-    ``emitted`` tokens were generated elsewhere before; their cost is not counted here.
+    ``emitted`` tokens were generated elsewhere before; their cost is not counted here. ``verified[i]`` is the number of
+    steps that verified guesses and accepted ``i`` of them, up to the depth of the deepest guess.
     """
 
     prompt_tokens: int
@@ -42,6 +43,7 @@ class Usage(msgspec.Struct, array_like=True, frozen=True):
     steps: int = 0
     lossy: bool = False
     emitted: int = 0
+    verified: list[int] = []
 
 
 class Alternative(msgspec.Struct, array_like=True, frozen=True):

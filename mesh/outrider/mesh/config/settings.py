@@ -90,6 +90,10 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
         Literal["debug", "info", "warning", "error"], Meta(description="least severity that is logged")
     ] = "info"
     log_format: Annotated[Literal["json", "console"], Meta(description="one JSON object a line, or for eyes")] = "json"
+    metrics_names: Annotated[
+        Literal["outrider", "both"],
+        Meta(description="names of metrics in /metrics; both: Outrider's and vLLM's, for tools that read the latter"),
+    ] = "outrider"
     trace_exporter: Annotated[
         str,
         Meta(

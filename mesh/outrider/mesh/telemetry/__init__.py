@@ -1,8 +1,9 @@
 """Logs, metrics, traces, time lines, the audit log and the usage log, the same in every service."""
 
 from outrider.mesh.telemetry.audit import audit, start_audit, stop_audit
+from outrider.mesh.telemetry.distributions import Distribution
 from outrider.mesh.telemetry.logs import configure_logs, get_logger
-from outrider.mesh.telemetry.metrics import REGISTRY, counter, gauge, histogram, render
+from outrider.mesh.telemetry.metrics import REGISTRY, counter, distributions, gauge, histogram, render
 from outrider.mesh.telemetry.timeline import start_timeline, timeline
 from outrider.mesh.telemetry.tracing import (
     TRACEPARENT,
@@ -19,10 +20,12 @@ from outrider.mesh.telemetry.tracing import (
     tracing,
 )
 from outrider.mesh.telemetry.usage_log import UsageRecord, keeps_usage, note_usage, start_usage_log, stop_usage_log
+from outrider.mesh.telemetry.vllm_names import use_vllm_names
 
 __all__ = [
     "REGISTRY",
     "TRACEPARENT",
+    "Distribution",
     "Telemetry",
     "UsageRecord",
     "audit",
@@ -31,6 +34,7 @@ __all__ = [
     "continued_span",
     "counter",
     "current_headers",
+    "distributions",
     "gauge",
     "get_logger",
     "histogram",
@@ -50,4 +54,5 @@ __all__ = [
     "timeline",
     "traceparent",
     "tracing",
+    "use_vllm_names",
 ]

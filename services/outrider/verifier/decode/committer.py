@@ -65,11 +65,12 @@ class Committer:
                 self._decide(sequence, AcceptedPath([0], drawn.tokens), NO_GUESSES, drawn)
             return
         accepted = walk(guesses.tokens, guesses.parents, drawn.tokens)
-        cached = sequence.cached + len(accepted.rows)
+        cached, length = sequence.cached + len(accepted.rows), len(sequence.tokens)
         if guesses:
             self._keep(sequence, accepted.rows)
             self._guessing.learn(sequence, guesses, accepted)
         self._decide(sequence, accepted, guesses, drawn)
+        self._tally.lengths.observe(len(sequence.tokens) - length)
         if sequence.finish is None:
             self._scheduler.commit(sequence, cached)
             self._cache.offer(sequence)
@@ -98,6 +99,10 @@ class Committer:
         guessed_right = len(drafters) - drafters.count("")
         sequence.accepted += guessed_right
         sequence.rejected += len(guesses) - guessed_right
+        if guesses:
+            sequence.note_verified(guessed_right, max(guesses.depths))
+        if not sequence.first_at:
+            self._on_first_token(sequence)
         self._tally.tokens += len(tokens)
         self._scheduler.charge_output(sequence, len(tokens))
         drafts = answer.drafts(guesses, accepted.rows, len(tokens))
@@ -107,6 +112,12 @@ class Committer:
             return
         self.outcome.frames.append((sequence.request, frame))
         self._follow(sequence, length, tokens, accepted.rows[-1])
+
+    def _on_first_token(self, sequence: Sequence) -> None:
+        sequence.first_at = self._scheduler.now()
+        if not sequence.request.for_handover:
+            self._tally.times.queue.observe(sequence.admitted_at - sequence.submitted_at)
+            self._tally.times.prefill.observe(sequence.first_at - sequence.admitted_at)
 
     def _reached_limit(self, sequence: Sequence, length: int) -> Finish | None:
         full = length >= self._scheduler.limits.context_length
@@ -128,6 +139,8 @@ class Committer:
         counted = sequence.request.max_tokens and not sequence.request.for_handover
         if finish in (Finish.STOP, Finish.LENGTH) and counted:
             self._estimate.ended(sequence)
+        if counted and sequence.first_at:
+            self._tally.times.decode.observe(self._scheduler.now() - sequence.first_at)
         usage = None if finish is Finish.TIMEOUT and not sequence.admitted else sequence.usage()
         last = answer.last(frame, finish, usage, error)
         self.outcome.frames.append((sequence.request, last))

@@ -67,13 +67,25 @@ class DrawnRows:
     prompt: list[Score] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class RunTimes:
+    """Seconds of all steps: of forward passes, and of drawing tokens. A GPU's pass ends within the drawing."""
+
+    forward_s: float = 0.0
+    sample_s: float = 0.0
+
+
 class Runner:
-    """The target model, its pages of keys and values, and the draws."""
+    """The target model, its pages of keys and values, and the draws.
+
+    Attributes:
+        times: running totals since start.
+    """
 
     def __init__(self, model: LlamaModel, pages: int, page_size: int, rule: Acceptance | None = None) -> None:
         self.model, self.rule = model, rule or Race({})
         self.pool = model.new_pool(pages, page_size)
-        self._page_size = page_size
+        self._page_size, self.times = page_size, RunTimes()
         self._last: tuple[Seq[Work], Tensor] = [], torch.empty(0)
 
     def dice(self, sampling: Sampling) -> Dice | None:
@@ -82,15 +94,21 @@ class Runner:
 
     def run(self, works: Seq[Work]) -> list[DrawnRows]:
         """Runs one forward pass over all rows; returns what each of ``works`` drew."""
+        began = time.perf_counter()
         batch = self._batch([self._rows(work) for work in works])
         ids = np.array([token for work in works for token in work.tokens])
         hidden = self.model.forward(torch.from_numpy(ids).to(self.model.device), batch, self.pool)
         self._last = works, hidden
         results = [DrawnRows(prompt=prompt) for prompt in self._score(hidden, works)]
         counts = [_draw_count(work) for work in works]
+        drawn_at = forwarded_at = time.perf_counter()
         if any(counts):
             logits = self.model.logits(hidden if sum(counts) == len(ids) else hidden[_drawing_rows(works, counts)])
+            forwarded_at = time.perf_counter()
             _fill(results, works, counts, logits, self._draw(works, logits))
+            drawn_at = time.perf_counter()
+        self.times.forward_s += forwarded_at - began
+        self.times.sample_s += drawn_at - forwarded_at
         return results
 
     def _draw(self, works: Seq[Work], logits: Tensor) -> list[int]:

@@ -30,7 +30,7 @@ class StepMeter:
     def __init__(self, guessing: Guessing, estimate: Estimate, clock: Callable[[], float] = perf_counter) -> None:
         self._guessing, self._estimate, self._clock = guessing, estimate, clock
         self.tally = Tally(guesses=guessing.counts)
-        self._began = self._ended = 0.0
+        self._began = self._ended = self._ran = 0.0
         self._tokens = self._crowd = 0
         self._event: StepEvent | None = None
         self._spans: StepSpans | None = None
@@ -43,7 +43,7 @@ class StepMeter:
 
     def run(self, works: Seq[Work], crowd: int) -> None:
         """Notes that the step is about to run ``works``. ``crowd``: running sequences if requests wait, else 0."""
-        self._crowd = crowd
+        self._crowd, self._ran = crowd, self._clock()
         self._event = StepEvent(works) if works and timeline() is not None else None
         self._spans = StepSpans(works) if works and tracing() else None
 
@@ -51,8 +51,8 @@ class StepMeter:
         """Ends the step. With ``more`` work, the next step follows directly."""
         ended, tokens = self._clock(), self.tally.tokens - self._tokens
         seconds = ended - self._began
-        self._count(works)
-        rows = sum(len(work.tokens) for work in works)
+        rows = self._count(works)
+        self._count_times(ended)
         self._guessing.time(plan, rows, seconds)
         self._estimate.step(
             rows=rows, prompt_rows=plan.prompt_rows, decoding=len(plan.decoding), tokens=tokens, seconds=seconds
@@ -65,7 +65,18 @@ class StepMeter:
         if works and not plan.prefilling and more:
             self._ended = ended
 
-    def _count(self, works: Seq[Work]) -> None:
-        self.tally.steps += 1
-        self.tally.rows += sum(len(work.tokens) for work in works)
-        self.tally.prefilled += sum(len(work.tokens) for work in works if work.guesses is None)
+    def _count(self, works: Seq[Work]) -> int:
+        """Counts the step and its rows; returns their number."""
+        tally, rows = self.tally, sum(len(work.tokens) for work in works)
+        tally.steps += 1
+        tally.rows += rows
+        tally.prefilled += sum(len(work.tokens) for work in works if work.guesses is None)
+        tally.step_rows.observe(rows)
+        tally.step_sequences.observe(len(works))
+        return rows
+
+    def _count_times(self, ended: float) -> None:
+        tally, waited = self.tally, self._guessing.waited
+        tally.schedule_s += self._ran - self._began - waited
+        tally.draft_wait_s += waited
+        tally.run_s += ended - self._ran

@@ -11,7 +11,7 @@ import numpy
 import torch
 from outrider.kernels.pool import KvPool
 from outrider.models.kv.pages import PageTable
-from outrider.verifier.requests.sequence import Sequence
+from outrider.verifier.requests.sequence import PageSource, Sequence
 from outrider.verifier.scheduling.scheduler import Scheduler
 from outrider.wire.residency import Residency
 from torch import Tensor
@@ -45,6 +45,7 @@ class WantedPages:
         present: number of leading pages in the pool, which are not fetched.
         prompt: the prompt for a hand-over; None if no other verifier may compute the pages.
         residency: tags of the services that may be asked; None for all.
+        source: who sends the pages that arrive.
     """
 
     number: int
@@ -53,6 +54,7 @@ class WantedPages:
     present: int
     prompt: Prompt | None = None
     residency: Residency = None
+    source: PageSource = "kvcache"
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +154,8 @@ class CachedPages:
         """Publishes fetched pages, behind the ``wanted.present`` leading ones, as far as pages are free."""
         if (pending := self._pending.get(wanted.number)) is not None:
             pending.lacking -= len(pages)
+            fetched = pending.sequence.fetched
+            fetched[wanted.source] = fetched.get(wanted.source, 0) + len(pages) * self._pool.page_size
         held = self._pages.match(wanted.hashes[: wanted.present])
         if len(held) == wanted.present:
             for digest, data in zip(wanted.hashes[wanted.present :], pages, strict=False):

@@ -152,7 +152,7 @@ class Handover:
         if (peer := self._prefill_peers.choose(wanted.residency)) is None:
             return
         prompt = replace(prompt, seconds=prompt.seconds * lacking / (lacking + arrivals.pages))
-        began, outcome = time.monotonic(), "cancelled"
+        began, outcome, arrivals.source = time.monotonic(), "cancelled", "peer"
         self._prefill_peers.ask(peer, 1)
         try:
             async with asyncio.timeout(self._terms.patience(prompt)):

@@ -13,6 +13,7 @@ from outrider.v1 import kvcache_pb2 as pb
 from outrider.verifier.pages.cached_pages import WantedPages
 from outrider.verifier.pages.metrics import FETCHED_BYTES, FETCHED_TOKENS
 from outrider.verifier.pages.peers import Peer
+from outrider.verifier.requests.sequence import PageSource
 from outrider.wire.pages import page_checksum
 
 Spawn = Callable[[Coroutine[Any, Any, Any], str], object]
@@ -30,16 +31,18 @@ class PageArrivals:
 
     Attributes:
         pages: number of pages that have arrived.
+        source: who sends the pages.
     """
 
     def __init__(self, wanted: WantedPages, arrived: OnArrival) -> None:
         self._wanted, self._arrived, self.pages = wanted, arrived, 0
+        self.source: PageSource = "kvcache"
 
     def add(self, pages: list[bytes]) -> None:
         """Takes in the next pages."""
         present = self._wanted.present + self.pages
         self.pages += len(pages)
-        self._arrived(replace(self._wanted, present=present), pages)
+        self._arrived(replace(self._wanted, present=present, source=self.source), pages)
 
 
 class Receiver:

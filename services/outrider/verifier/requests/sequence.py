@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import inf
+from typing import Literal
 
 from outrider.models.sampling import Dice, Sampling
 from outrider.models.speculation import DraftTree
@@ -13,6 +14,9 @@ from outrider.verifier.requests.trace import RequestTrace
 from outrider.wire.frames import Finish, Usage
 from outrider.wire.residency import Residency
 from outrider.wire.sampling import SamplingParameters, Speculation
+
+PageSource = Literal["kvcache", "peer"]
+"""Who may send pages: a KV cache, or another verifier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,12 @@ class Sequence:
         lossy: whether a rule of acceptance that changes the answer's distribution applies.
         level: priority at the last admission, raised by waiting.
         admitted: whether the sequence has ever run; stays true after a preemption.
+        submitted_at: when the sequence was submitted, in seconds on the scheduler's clock.
+        waiting_since: when the sequence was last put into the queue, on the same clock.
+        admitted_at: when the sequence first ran, on the same clock; 0.0 before that.
+        first_at: when the first token was decided, on the same clock; 0.0 before that.
+        fetched: tokens of pages that arrived for the sequence, by where they came from.
+        verified: number of steps that verified guesses and accepted as many as the index says.
     """
 
     request: Request
@@ -113,6 +123,12 @@ class Sequence:
     lossy: bool = False
     level: int = 0
     admitted: bool = False
+    submitted_at: float = 0.0
+    waiting_since: float = 0.0
+    admitted_at: float = 0.0
+    first_at: float = 0.0
+    fetched: dict[PageSource, int] = field(default_factory=dict)
+    verified: list[int] = field(default_factory=list)
 
     @classmethod
     def start(cls, request: Request, number: int, dice: Dice | None) -> Sequence:
@@ -157,7 +173,31 @@ class Sequence:
         """Number of tokens that may still be generated."""
         return self.request.max_tokens - self.generated
 
+    def note_verified(self, accepted: int, depth: int) -> None:
+        """Counts a step that accepted ``accepted`` guesses of a tree of this ``depth``."""
+        if len(self.verified) <= depth:
+            self.verified += [0] * (depth + 1 - len(self.verified))
+        self.verified[accepted] += 1
+
+    def prefix_sources(self) -> dict[str, int]:
+        """The prompt's tokens by where their pages came from: verifier, kvcache, peer, or computed."""
+        sources, left = {"computed": len(self.request.prompt) - self.reused}, self.reused
+        for source, tokens in self.fetched.items():
+            sources[source] = min(tokens, left)
+            left -= sources[source]
+        return sources | {"verifier": left}
+
     def usage(self) -> Usage:
         """Tokens, steps and guesses of the request so far."""
         prompt, emitted = len(self.request.prompt), len(self.request.emitted)
-        return Usage(prompt, self.generated, self.reused, self.accepted, self.rejected, self.steps, self.lossy, emitted)
+        return Usage(
+            prompt,
+            self.generated,
+            self.reused,
+            self.accepted,
+            self.rejected,
+            self.steps,
+            self.lossy,
+            emitted,
+            self.verified,
+        )

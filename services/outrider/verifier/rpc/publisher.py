@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from time import perf_counter
 
 import msgspec
 from opentelemetry.trace import SpanContext
@@ -53,6 +54,7 @@ class Publisher:
 
     def publish(self, outcome: Outcome) -> None:
         """Sends frames to readers, and the rest to proposers."""
+        began = perf_counter()
         self._drafting.send(outcome)
         ended = False
         for request, frame in outcome.frames:
@@ -63,6 +65,7 @@ class Publisher:
                 else:
                     self._send_traced(request, request.trace, frame, (outcome.spans or {}).get(request.id))
         self.update_metrics(at_once=ended)
+        self._metrics.publish_s += perf_counter() - began
         if not self._engine.load:
             self._idle.set()
 
@@ -98,4 +101,4 @@ class Publisher:
 
     def _on_update(self) -> None:
         self._update = None
-        self._metrics.update(self._engine)
+        self._metrics.update()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import chain
 
@@ -46,6 +47,7 @@ class Scheduler:
     Attributes:
         pins: pages that stay without a sequence.
         reused: number of prompt tokens that were found in pages.
+        prefixes: number of prompt tokens by where their pages came from: verifier, kvcache, peer or computed.
         preempted: number of preemptions.
     """
 
@@ -60,6 +62,7 @@ class Scheduler:
         self.running: list[Sequence] = []
         self.pins = Pins(pages, limits.pinned)
         self.preempted = self.reused = 0
+        self.prefixes: Counter[str] = Counter()
         self._parked: set[Sequence] = set()
 
     def now(self) -> float:
@@ -75,6 +78,7 @@ class Scheduler:
             self.counters.leave(tenant)
             raise QueueFull
         now = self._clock()
+        sequence.submitted_at = now
         self.waiting.add(sequence, now)
         return self.waiting.ahead(sequence, now)
 
@@ -182,7 +186,7 @@ class Scheduler:
                 return
             self.waiting.take(sequence, now)
             self.running.append(sequence)
-            self._charge_input(sequence)
+            self._charge_input(sequence, now)
 
     def _has_slot(self, sequence: Sequence) -> bool:
         """Whether there is a slot for ``sequence``; preempts another sequence if that gives one."""
@@ -201,16 +205,17 @@ class Scheduler:
         owed = sum(map(self._sequence_pages.owed, [*self.running, sequence]))
         return owed + len(self.running) <= self.pages.available
 
-    def _charge_input(self, sequence: Sequence) -> None:
+    def _charge_input(self, sequence: Sequence, now: float) -> None:
         """Charges the tenant once for the tokens of a new sequence that the target has to compute.
 
         Cached tokens are free, and so are tokens computed again after a preemption.
         """
         if not sequence.admitted:
-            sequence.admitted, request = True, sequence.request
+            sequence.admitted, sequence.admitted_at, request = True, now, sequence.request
             sequence.reused = min(sequence.cached, len(request.prompt))
             self.pages.use(sequence.pages)
             self.reused += sequence.reused
+            self.prefixes.update(sequence.prefix_sources())
             self.counters.charge_input(request.tenant, len(sequence.tokens) - sequence.cached, request.weight)
 
     def _rank(self, sequence: Sequence) -> Rank:

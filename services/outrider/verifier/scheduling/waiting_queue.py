@@ -42,10 +42,15 @@ class WaitingQueue:
 
     def add(self, sequence: Sequence, now: float) -> None:
         """Queues ``sequence`` at ``now`` seconds on a monotonic clock."""
+        sequence.waiting_since = now
         self._since.setdefault(sequence.request.priority, now)
         line = self._lines.setdefault(_line_key(sequence), [])
         heapq.heappush(line, (-sequence.level, sequence.number, sequence))
         self._count += 1
+
+    def oldest_since(self) -> float:
+        """When the oldest sequence was queued, on the clock of `add`; 0.0 if none waits."""
+        return min((sequence.waiting_since for sequence in self), default=0.0)
 
     def first(self, now: float) -> Sequence | None:
         """The next sequence to run; None if the queue is empty."""

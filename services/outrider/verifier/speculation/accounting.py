@@ -44,6 +44,7 @@ class Accounting:
         A guess counts for the cheapest drafter that made it.
         """
         drafters, depths = guesses.drafters, guesses.depths
+        self.counts.trees += 1
         for first in guesses.firsts:
             self._bought[first] += 1
         for guess in zip(drafters, depths, strict=True):

@@ -1,0 +1,55 @@
+"""Copies the engine's counters to Prometheus."""
+
+from __future__ import annotations
+
+import time
+
+from outrider.models.speculation import Acceptance
+from outrider.verifier.decode.engine import Engine
+from outrider.verifier.metrics.guesses import GuessMetrics
+from outrider.verifier.metrics.pages import PageMetrics
+from outrider.verifier.metrics.requests import RequestMetrics
+from outrider.verifier.metrics.steps import StepMetrics
+
+_MOST_RETRY_S = 30.0
+
+
+class Metrics:
+    """Copies the engine's tallies to Prometheus, and estimates the queue's delay from the rate of ended requests.
+
+    ``model`` is the served name, ``peak`` the device's peak in operations a second, or 0.
+
+    Attributes:
+        publish_s: seconds that publishing took, in all.
+    """
+
+    def __init__(self, model: str, engine: Engine, peak: float = 0.0) -> None:
+        self._engine, self._finished, self._since = engine, 0, time.monotonic()
+        self._steps, self._requests = StepMetrics(model, engine, peak), RequestMetrics(model, engine)
+        self._guesses, self._pages = GuessMetrics(model, engine.tally), PageMetrics(model)
+        self.publish_s = 0.0
+
+    def update(self) -> None:
+        """Adds the changes since the last call."""
+        engine = self._engine
+        self._steps.update(self.publish_s)
+        self._requests.update()
+        self._guesses.update(engine.tally.guesses, engine.guessing.paused)
+        self._pages.update(engine.scheduler)
+
+    def rule(self, rule: Acceptance) -> None:
+        """Notes the rule of acceptance."""
+        self._guesses.rule(rule)
+
+    def unmeetable(self) -> None:
+        """Counts a request refused for its deadline."""
+        self._requests.unmeetable()
+
+    def finished(self) -> None:
+        """Counts a request that ended."""
+        self._finished += 1
+
+    def queue_seconds(self) -> float:
+        """Estimated seconds until the queue has room, from the rate at which requests have ended so far."""
+        rate = self._finished / max(time.monotonic() - self._since, 1e-3)
+        return min(max(1.0, 1.0 / rate if rate > 0 else _MOST_RETRY_S), _MOST_RETRY_S)
