@@ -173,7 +173,9 @@ def test_a_given_draft_model_guesses_inside_the_verifier(tmp_path):
         assert complete(url)[0].startswith(PROMPT)
         metrics = httpx.get(f"http://127.0.0.1:{probes}/metrics").text
         waited = re.search(
-            r'^outrider_spec_exposed_drafting_seconds_total{drafter="model"} (\S+)$', metrics, re.MULTILINE
+            r'^outrider_spec_exposed_drafting_seconds_total{drafter="model",model="pocket"} (\S+)$',
+            metrics,
+            re.MULTILINE,
         )
         assert float(waited[1]) > 0
     finally:

@@ -53,6 +53,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "gateway": (
         "errors",
         "metrics",
+        "measuring",
         "settings",
         "identity",
         "abuse",

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from outrider.mesh.telemetry import counter, gauge, histogram
+from outrider.mesh.telemetry import counter, distributions, gauge, histogram
+from outrider.mesh.telemetry.metrics import TOKEN_SECONDS
+
+_MODEL = ["model"]
+_TENANT = ["model", "tenant"]
 
 requests = counter("gateway_requests", "HTTP requests answered.", ["route", "status"])
 calls = counter("gateway_calls", "Calls over gRPC that have ended.", ["method", "code"])
@@ -14,7 +18,40 @@ limit_writes = counter("gateway_limit_writes", "Writes to ledgers of limits, mad
 streams = gauge("gateway_streams", "Generations in flight.")
 unplaced = gauge("gateway_unplaced_requests", "Requests that no verifier has taken yet.", ["model"])
 tokens = counter("gateway_tokens", "Generated tokens delivered.")
-first_token = histogram("gateway_first_token_seconds", "From the submission of a request to its first token.")
+first_token = histogram("gateway_first_token_seconds", "From a request's admission to its first token.", _MODEL)
+inter_token = distributions(
+    "gateway_inter_token_seconds", "Time between two deliveries of tokens of one answer.", _MODEL, TOKEN_SECONDS
+)
+output_token = histogram(
+    "gateway_output_token_seconds", "Mean time of an answer's tokens after the first.", _MODEL, TOKEN_SECONDS
+)
+request_seconds = histogram(
+    "gateway_request_seconds",
+    "From a request's admission to its end, by outcome: stop, length, content_filter, refused, cancelled, timeout, "
+    "failed, or moved (another gateway goes on with it).",
+    ["model", "outcome"],
+)
+prompt_tokens = counter("gateway_prompt_tokens", "Tokens of prompts.", _TENANT)
+cached_tokens = counter("gateway_cached_tokens", "Tokens of prompts that verifiers found in pages.", _TENANT)
+generated_tokens = counter("gateway_generated_tokens", "Generated tokens, counted when a request ends.", _TENANT)
+cost = counter("gateway_cost", "Cost of tokens, in the currency of gateway.prices; absent for other models.", _TENANT)
+refused = counter(
+    "gateway_refused_requests",
+    "Requests refused, by cause: limit, queue_full, deadline, authentication, permission, unknown_model, not_found, "
+    "filter, invalid, no_verifier (or another service is missing).",
+    ["cause"],
+)
+limit_used = gauge(
+    "gateway_limit_used_ratio",
+    "Used share of a limit, as this gateway last saw it, for tenants that gateway.metrics_tenants names.",
+    ["tenant", "limit"],
+)
+slo_requests = counter(
+    "gateway_slo_requests",
+    "Requests by whether they met gateway.slo_first_token_s and slo_output_token_s; requests that clients cancelled or "
+    "got wrong are left out.",
+    ["model", "met"],
+)
 follows = counter("gateway_follows", "Streams taken up over gRPC because the broker did not deliver.", ["reason"])
 resumptions = counter("gateway_resumptions", "Streams that went on with another verifier.")
 replays = counter("gateway_replays", "Streams that were taken up again by their id.")

@@ -14,6 +14,8 @@ from outrider.gateway.doors.nats.callout import Callout
 from outrider.gateway.doors.nats.door import NatsDoor
 from outrider.gateway.generation.in_flight import Flights
 from outrider.gateway.generation.withdrawal import Withdrawal
+from outrider.gateway.measuring.genai import open_genai
+from outrider.gateway.measuring.request_meter import Meters
 from outrider.gateway.settings import GatewaySettings
 from outrider.mesh.addresses import join, split
 from outrider.mesh.bus import find_issuer
@@ -47,9 +49,11 @@ class GatewayService(Service):
         door = _door_certificates(self._settings)
         if door is not None:
             mesh.tasks.spawn(door.follow(), "door certificate")
-        self._flights = Flights(mesh, self._settings)
+        self._genai = open_genai(mesh.instance, self._settings.metrics_exporter)
+        meters = Meters(self._settings, self._genai)
+        self._flights = Flights(mesh, self._settings, meters)
         await self._flights.open()
-        self._tenants = Tenants(mesh, self._settings)
+        self._tenants = Tenants(mesh, self._settings, meters.tenants)
         await self._tenants.start()
         withdrawal = Withdrawal(self._flights, self._tenants.access.check, mesh.tasks)
         mesh.tasks.spawn(withdrawal.run(), "withdrawal")
@@ -138,6 +142,8 @@ class GatewayService(Service):
         await self._tenants.stop()
         await self._flights.filtering.close()
         await asyncio.to_thread(stop_usage_log)
+        if self._genai is not None:
+            await asyncio.to_thread(self._genai.close)
 
 
 def _door_certificates(settings: GatewaySettings) -> Certificates | None:

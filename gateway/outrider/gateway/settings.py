@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
-from outrider.mesh.config.settings import Port, Seconds, Settings
+from outrider.gateway.measuring.settings import MeasuringSettings
+from outrider.mesh.config.settings import Port, Seconds
 
 
 class Bounds(Struct, frozen=True):
@@ -64,7 +65,7 @@ class AbuseSettings(Struct, frozen=True):
     ] = 0.0
 
 
-class GatewaySettings(Settings, kw_only=True, frozen=True):
+class GatewaySettings(MeasuringSettings, kw_only=True, frozen=True):
     """Settings of the gateway, in the configuration's ``[gateway]`` table. ``port`` is that of HTTP."""
 
     port: Annotated[Port, Meta(description="HTTP port; 0 takes a free one")] = 8080

@@ -15,6 +15,7 @@ from outrider.gateway.admission.memory_limits import MemoryStore
 from outrider.gateway.admission.reservation import Admission
 from outrider.gateway.generation.in_flight import Flights
 from outrider.gateway.generation.record import Key, Record
+from outrider.gateway.measuring.request_meter import Meters
 from outrider.gateway.routing.job import Job
 from outrider.gateway.settings import GatewaySettings
 from outrider.mesh.bus import Bus
@@ -44,7 +45,9 @@ async def flights(streaming: Stack) -> AsyncIterator[Flights]:
     registry = Registry(bus, "gateway", "doorless", tasks=tasks)
     await registry.start()
     await registry.wait_for("verifier", bool, 240)
-    made = Flights(Mesh("doorless", settings, bus, Server(), registry, Telemetry(None), tasks), settings)
+    made = Flights(
+        Mesh("doorless", settings, bus, Server(), registry, Telemetry(None), tasks), settings, Meters(settings, None)
+    )
     await made.open()
     yield made
     registry.leave()

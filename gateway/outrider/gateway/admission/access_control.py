@@ -17,6 +17,8 @@ from outrider.gateway.admission.limit_store import LimitReached, LimitStore
 from outrider.gateway.admission.reservation import Admission
 from outrider.gateway.identity.failed_attempts import FailedAttempts
 from outrider.gateway.identity.refusals import TooManyFailures, WrongKey, WrongNetwork, WrongScope
+from outrider.gateway.measuring.refusals import count_refusal
+from outrider.gateway.measuring.tenant_labels import TenantLabels
 from outrider.mesh.errors import InvalidRequest, OutriderError, PermissionDenied, Unauthenticated
 from outrider.mesh.telemetry import audit
 from outrider.mesh.telemetry.audit import Event
@@ -69,9 +71,10 @@ class AccessControl:
         trusted_proxies: Sequence[str] = (),
         most_failures: int = 20,
         watch: Watch | None = None,
+        labels: TenantLabels | None = None,
     ) -> None:
         self._store, self._credentials, self._turns = store, credentials, BodyTurns()
-        self._watch = watch or Watch()
+        self._watch, self._labels = watch or Watch(), labels or TenantLabels([])
         self._proxies = [ip_network(network) for network in trusted_proxies]
         self._failures = FailedAttempts(most_failures)
 
@@ -88,8 +91,8 @@ class AccessControl:
         try:
             caller = await self._caller(sender, address)
             _require_entry(caller, address, sender.door)
-            address_text = self.address(sender)
-            admission = Admission(caller, self._store, headers, self._turns, self._watch, address_text, sender.door)
+            where = {"address": self.address(sender), "door": sender.door, "labels": self._labels}
+            admission = Admission(caller, self._store, headers, self._turns, self._watch, **where)
             if counts:
                 await admission.count()
             yield admission
@@ -99,6 +102,7 @@ class AccessControl:
 
     def _note(self, error: OutriderError, sender: Sender, caller: Caller) -> None:
         address = self.address(sender)
+        count_refusal(error)
         _audit(error, sender, caller, address)
         if isinstance(error, _COUNTED):
             self._watch.refused(Source(caller.actor, caller.tenant, address))

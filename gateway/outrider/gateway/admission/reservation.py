@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 
@@ -12,6 +13,7 @@ from outrider.gateway.abuse.watch import Watch
 from outrider.gateway.admission.body_turns import Arrival, BodyTurns
 from outrider.gateway.admission.caller import REQUESTS, STREAMS, TOKENS, Caller
 from outrider.gateway.admission.limit_store import Demand, LimitReached, LimitStatus, LimitStore, Reservation
+from outrider.gateway.measuring.tenant_labels import TenantLabels
 from outrider.mesh.errors import InvalidRequest
 
 _KINDS = {REQUESTS.name: "requests"} | {meter.name: "tokens" for meter in TOKENS}
@@ -21,6 +23,9 @@ class Admission:
     """The admission of one request of ``caller``; writes OpenAI's rate limit headers into ``headers``.
 
     ``door`` and ``address`` are where the request came from, as in `Sender`.
+
+    Attributes:
+        began: When the request was admitted, in seconds of the monotonic clock.
     """
 
     def __init__(
@@ -32,8 +37,11 @@ class Admission:
         watch: Watch | None = None,
         address: str = "",
         door: str = "",
+        labels: TenantLabels | None = None,
     ) -> None:
         self.caller, self.door, self.address = caller, door, address
+        self.began = time.monotonic()
+        self._labels = labels or TenantLabels([])
         self._turns, self._watch = turns or BodyTurns(), watch
         self._source = Source(caller.actor, caller.tenant, address)
         self._store, self._headers = store, headers
@@ -100,9 +108,22 @@ class Admission:
         except LimitReached as refusal:
             metrics.limited.labels(refusal.status.demand.name).inc()
             self._headers.update(_headers([refusal.status]))
+            self._show([refusal.status])
             raise
+        self._show(reservation.statuses)
         self._headers.update(_headers(reservation.statuses))
         return reservation
+
+    def _show(self, statuses: Iterable[LimitStatus]) -> None:
+        """Shows the used share of each limit in the metrics, if they name the tenant."""
+        if (tenant := self._labels.own(self.caller.tenant)) is None:
+            return
+        used: dict[str, float] = {}
+        for status in statuses:
+            share = 1 - max(0, status.remaining) / max(1, status.demand.limit)
+            used[status.demand.name] = max(share, used.get(status.demand.name, 0.0))
+        for limit, share in used.items():
+            metrics.limit_used.labels(tenant, limit).set(share)
 
 
 def duration(seconds: float) -> str:

@@ -11,6 +11,7 @@ from outrider.gateway.admission.directory import Directory
 from outrider.gateway.admission.limit_store import GROUP, LimitStore
 from outrider.gateway.admission.memory_limits import MemoryStore
 from outrider.gateway.identity.bearer_tokens import BearerTokens
+from outrider.gateway.measuring.tenant_labels import TenantLabels
 from outrider.gateway.settings import GatewaySettings
 from outrider.mesh import plugins
 from outrider.mesh.service import Mesh
@@ -21,7 +22,7 @@ _UPKEEP_S = 1.0
 class Tenants:
     """The access control of a gateway and its stores; without ``auth = "keys"`` it admits everybody, without limits."""
 
-    def __init__(self, mesh: Mesh, settings: GatewaySettings) -> None:
+    def __init__(self, mesh: Mesh, settings: GatewaySettings, labels: TenantLabels) -> None:
         self._tasks = mesh.tasks
         self._directory = Directory(mesh.bus, settings.keys_stale_s) if settings.auth == "keys" else None
         self._store: LimitStore = MemoryStore(mesh.bus)
@@ -36,6 +37,7 @@ class Tenants:
             settings.trusted_proxies,
             settings.failed_authentications,
             Watch(settings.abuse),
+            labels,
         )
 
     async def start(self) -> None:

@@ -11,6 +11,7 @@ from outrider.gateway.admission.caller import Caller
 from outrider.gateway.admission.charge import Charge
 from outrider.gateway.generation.record import Key, Record
 from outrider.gateway.generation.record_writer import Recording
+from outrider.gateway.measuring.request_meter import RequestMeter
 from outrider.gateway.reports.ending import Ending
 from outrider.gateway.streams.answer import AnswerStream
 from outrider.mesh.errors import OutriderError
@@ -29,10 +30,19 @@ class Flight:
         owned: Whether the end of this flight cancels the request: no other reader has taken the request over.
         ending: What traces and the usage log tell of the flight.
         background_reader: The task that reads on after the client has left, if there is one.
+        meter: What measures the request.
     """
 
-    def __init__(self, recording: Recording, charge: Charge, streams: Sequence[AnswerStream], *, owned: bool) -> None:
-        self.recording, self.streams, self.owned = recording, streams, owned
+    def __init__(
+        self,
+        recording: Recording,
+        charge: Charge,
+        streams: Sequence[AnswerStream],
+        meter: RequestMeter,
+        *,
+        owned: bool,
+    ) -> None:
+        self.recording, self.streams, self.meter, self.owned = recording, streams, meter, owned
         self._charge = charge
         self.ending = Ending(len(streams))
         self.background_reader: asyncio.Task[None] | None = None
@@ -77,6 +87,7 @@ class Flight:
         async with aclosing(made) as batches:
             while (batch := await self._next(batches)) is not None:
                 self.ending.note(*batch)
+                self.meter.note(*batch)
                 yield batch
 
     def withdraw(self, why: OutriderError) -> bool:
@@ -111,6 +122,7 @@ class Flight:
     async def close(self) -> None:
         """Closes all streams; cancels them at their verifiers if the request is owned."""
         self.recording.close()
+        self.meter.end(self.streams, owned=self.owned)
         for stream in self.streams:
             await stream.close(cancel=self.owned)
 

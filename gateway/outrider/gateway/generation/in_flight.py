@@ -24,6 +24,7 @@ from outrider.gateway.generation.record_writer import Recording
 from outrider.gateway.generation.takeover_notices import TakeoverNotices
 from outrider.gateway.generation.tenant_erasure import TenantErasure
 from outrider.gateway.generation.upkeep import Upkeep
+from outrider.gateway.measuring.request_meter import MeasuredRequest, Meters, RequestMeter
 from outrider.gateway.requests.attempts import persist
 from outrider.gateway.routing import VerifierSelection
 from outrider.gateway.routing.banned_grammars import BannedGrammars
@@ -54,8 +55,8 @@ class Flights:
         filtering: The filters of answers.
     """
 
-    def __init__(self, mesh: Mesh, settings: GatewaySettings) -> None:
-        self._bus, self._tasks, self._settings = mesh.bus, mesh.tasks, settings
+    def __init__(self, mesh: Mesh, settings: GatewaySettings, meters: Meters) -> None:
+        self._bus, self._tasks, self._settings, self._meters = mesh.bus, mesh.tasks, settings, meters
         self._flights: set[Flight] = set()
         self._bills = BillStore(mesh.bus, settings.replay_s)
         self._banned = BannedGrammars(mesh.bus)
@@ -96,10 +97,18 @@ class Flights:
         await self.catalog.claim(key)
 
     async def begin(
-        self, key: Key, jobs: Sequence[Job], record: Record, admission: Admission, *, resumable: bool
+        self,
+        key: Key,
+        jobs: Sequence[Job],
+        record: Record,
+        admission: Admission,
+        *,
+        resumable: bool,
+        operation: str = "text_completion",
     ) -> Flight:
         """Reserves the caller's limits and submits ``jobs``, the choices of ``record``.
 
+        ``operation`` is as in `MeasuredRequest`.
         Raises as `Admission.reserve` and `AnswerStream.open`.
         """
         charge = Charge(admission, self._bills, key.bill, FIRST, shared=resumable)
@@ -107,13 +116,15 @@ class Flights:
         await charge.begin(prompts, [job.sampling.max_tokens for job in jobs])
         # a record that the ledger does not take is kept by the verifier of the job itself, so the answer is not shared
         make = self._generate if resumable and self.catalog.trouble is not None else self._pool.stream
-        flight, streams = self._launch(_Launch(key, record, charge, resumable), jobs, make)
+        launch = _Launch(key, record, charge, admission.began, resumable=resumable, operation=operation)
+        flight, streams = self._launch(launch, jobs, make)
         try:
             await _all([stream.open() for stream in streams])
             await flight.recording.wait_written()
             flight.ending.begin()
-        except BaseException:
+        except BaseException as error:
             charge.waive()
+            flight.meter.refuse(error)
             await self.end(flight)
             raise
         return flight
@@ -127,11 +138,13 @@ class Flights:
         jobs = record.jobs(key.request, admission.caller)
         self.filtering.require(jobs[0])
         charge = Charge(admission, self._bills, key.bill, new_payer(), shared=True)
-        flight, streams = self._launch(_Launch(key, record, charge, taken_over=True), jobs, self._generate)
+        launch = _Launch(key, record, charge, admission.began, taken_over=True)
+        flight, streams = self._launch(launch, jobs, self._generate)
         members = [self.verifiers.find(instance, admission.caller.residency) for instance in verifiers]
         try:
             pairs = zip(streams, members, strict=True)
             logged = await _all([stream.attach(self.catalog.frames, member) for stream, member in pairs])
+            flight.meter.skip([log.tokens for log in logged])
             if not (await self.catalog.locate(key)).in_ledger:
                 flight.recording.mark_missing()
             await charge.take([log.tokens for log in logged])
@@ -187,7 +200,8 @@ class Flights:
             recorded=launch.taken_over,
         )
         shown = [self.filtering.wrap(stream) for stream in streams]
-        flight = Flight(recording, launch.charge, shown, owned=not launch.taken_over)
+        meter = RequestMeter(self._meters, launch.measured)
+        flight = Flight(recording, launch.charge, shown, meter, owned=not launch.taken_over)
         launched.append(weakref.ref(flight))
         self._flights.add(flight)
         return flight, streams
@@ -241,8 +255,18 @@ class _Launch:
     key: Key
     record: Record
     charge: Charge
+    began: float
     resumable: bool = True
     taken_over: bool = False
+    operation: str = ""
+
+    @property
+    def measured(self) -> MeasuredRequest:
+        """The request as its meter knows it."""
+        record = self.record
+        prompts = record.prompt_tokens[:: record.answers]
+        name = record.served.name
+        return MeasuredRequest(name, self.key.tenant, self.began, prompts, record.choices, self.operation)
 
     def prepared(self, jobs: Iterable[Job]) -> list[Job]:
         """``jobs`` that begin now, with the stream's id and record, which their verifiers keep for other gateways."""

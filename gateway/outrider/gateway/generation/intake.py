@@ -21,6 +21,7 @@ from outrider.gateway.requests.models import Models, ServedModel
 from outrider.gateway.requests.request import (
     LEAST_PRIORITY,
     Generation,
+    Messages,
     Prompt,
     Structure,
     choice_seed,
@@ -106,7 +107,8 @@ class Generations:
                 prompts=1 + len(generation.more),
             )
             try:
-                return await self._flights.begin(key, jobs, record, admission, resumable=resumable)
+                operation = "chat" if isinstance(generation.prompt, Messages) else "text_completion"
+                return await self._flights.begin(key, jobs, record, admission, resumable=resumable, operation=operation)
             except OutriderError as error:
                 raise _with_client_param(error, generation) from None
 

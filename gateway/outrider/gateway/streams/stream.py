@@ -58,7 +58,6 @@ class TokenStream:
         self._sources = FrameSources(job, verifiers, bus)
         self._order = Reassembly(len(job.prompt) if job.sampling.echo else 0)
         self._failover = FailOver(job, verifiers, bus, settings, on_placed)
-        self._began = time.monotonic()
         self._on_frame: Callable[[Frame], None] | None = None
         self._lost: OutriderError | None = None
         self.failed: OutriderError | None = None
@@ -211,7 +210,6 @@ class TokenStream:
         return None if self.failed else self._accept(frame)
 
     def _accept(self, frame: Frame) -> Frame | None:
-        first = self._order.next_index <= 0
         fresh = self._order.take(frame)
         if fresh is not None:
             self.finished = fresh.finish is not None
@@ -219,8 +217,6 @@ class TokenStream:
             self._failover.note_progress(generated=end > 0)
             if end > 0:
                 metrics.tokens.inc(min(end, len(fresh.tokens)))
-                if first:
-                    metrics.first_token.observe(time.monotonic() - self._began)
         return fresh
 
     def _on_failure(self, frame: Frame) -> None:
