@@ -7,7 +7,7 @@ CLIENT := clients/python/outrider_client
 SBOM := PYTHONWARNINGS=ignore .venv-tools/bin/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible
 ARGS ?=
 
-.PHONY: setup dev run test lint types proto proto-check client-sync client-sync-check bench kernels-report kernels-bench contract chaos attack cluster typescript clients-check lock sbom audit pocket wheel clean
+.PHONY: setup dev run test lint types proto proto-check client-sync client-sync-check bench kernels-report kernels-bench contract chaos attack cluster typescript clients-check lock sbom audit pocket wheel metrics-table clean
 
 setup: .venv/.installed
 
@@ -123,6 +123,10 @@ audit: .venv-tools/.installed
 
 pocket: dev
 	$(BIN)/python -m outrider.models.pocket.recipe --out out/pocket $(ARGS)
+
+# Writes the tables of docs/metrics.md.
+metrics-table: dev
+	$(BIN)/python -m outrider.mesh.telemetry.metrics_table
 
 wheel: dev
 	$(BIN)/python -m hatchling build -t wheel

@@ -13,7 +13,7 @@ from outrider.mesh.registry import Registry
 from outrider.wire.tenants import BUCKET
 
 from tests.gateway.filtering import GUARD
-from tests.gateway.stack import RUNNING, WAITING, Stack, stack
+from tests.gateway.stack import MODEL, RUNNING, WAITING, Stack, stack
 from tests.gateway.tenants import TenantStore
 from tests.latch import FEW, Latch
 from tests.processes import ALWAYS
@@ -21,15 +21,24 @@ from tests.reading import reading
 
 SUSPECT = {"abuse.prompt_choices": 5}
 """Rules of abuse of the first gateway that requires keys."""
+NAMES = {"metrics_names": "both"}
+MEASURED = {
+    "metrics_tenants": "measured",
+    "prices": json.dumps({MODEL: {"prompt": 2e6, "generated": 3e6}}),
+    "slo_first_token_s": 600,
+}
+"""What the first gateway that requires keys measures."""
 
 
 @pytest.fixture(scope="session")
 def shared(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """A tokenizer, a verifier with a short queue and a gateway."""
     with stack(directory, tmp_path_factory.mktemp("logs"), stores=True) as made:
-        made.add("gateway", port=made.port, grpc_port=made.grpc_port, max_body_bytes=1 << 20, nats_door="false")
+        made.add(
+            "gateway", port=made.port, grpc_port=made.grpc_port, max_body_bytes=1 << 20, nats_door="false", **NAMES
+        )
         made.add_model("tokenizer", trace_exporter="console")
-        made.add_model("verifier", instance="verifier", max_running=RUNNING, max_waiting=WAITING)
+        made.add_model("verifier", instance="verifier", max_running=RUNNING, max_waiting=WAITING, **NAMES)
         made.wait_ready()
         yield made
 
@@ -47,7 +56,7 @@ def guessing(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     options = json.dumps({"model": {"model": str(directory)}})
     drafters = {"drafters": '["model", "suffix", "ngram"]', "program": ALWAYS, "options": options}
     with stack(directory, tmp_path_factory.mktemp("logs"), stores=True) as made:
-        made.add("gateway", port=made.port, grpc_port=made.grpc_port, nats_door="false")
+        made.add("gateway", port=made.port, grpc_port=made.grpc_port, nats_door="false", speculation_metrics="true")
         made.add_model("tokenizer")
         made.add_model("verifier", **drafters)
         made.wait_ready()
@@ -80,7 +89,7 @@ def urls(shared: Stack, keyed_grpc: str, audit_log: Path) -> Iterator[list[str]]
     grpc_port = keyed_grpc.partition(":")[2]
     common = {"auth": "keys", "filter_options": json.dumps(GUARD)}
     gateways = [
-        shared.add("gateway", port=ports[0], grpc_port=grpc_port, audit_log=audit_log, **common, **SUSPECT),
+        shared.add("gateway", port=ports[0], grpc_port=grpc_port, audit_log=audit_log, **common, **SUSPECT, **MEASURED),
         shared.add("gateway", port=ports[1], trusted_proxies="127.0.0.0/8", **common),
     ]
     for gateway in gateways:

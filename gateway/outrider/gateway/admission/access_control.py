@@ -91,8 +91,9 @@ class AccessControl:
         try:
             caller = await self._caller(sender, address)
             _require_entry(caller, address, sender.door)
-            where = {"address": self.address(sender), "door": sender.door, "labels": self._labels}
-            admission = Admission(caller, self._store, headers, self._turns, self._watch, **where)
+            admission = Admission(
+                caller, self._store, headers, self._turns, self._watch, self.address(sender), sender.door, self._labels
+            )
             if counts:
                 await admission.count()
             yield admission

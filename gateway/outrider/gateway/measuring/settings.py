@@ -40,6 +40,10 @@ class MeasuringSettings(Settings, kw_only=True, frozen=True):
         TargetSeconds,
         Meta(description="seconds that a further token may take on average, for the metric of goodput; 0: none"),
     ] = 0.0
+    speculation_metrics: Annotated[
+        bool,
+        Meta(description="whether an answer has the field metrics.speculative_decoding, as vLLM writes it"),
+    ] = False
     metrics_exporter: Annotated[
         Literal["none", "console", "otlp"],
         Meta(

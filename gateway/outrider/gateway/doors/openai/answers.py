@@ -18,6 +18,8 @@ from outrider.gateway.doors.openai.json_types import (
     DraftBody,
     Extra,
     PromptDetails,
+    RequestMetrics,
+    SpeculationMetrics,
     TextChoice,
     UsageBody,
 )
@@ -31,7 +33,7 @@ class AnswerWriter:
     """Writes the answer to one request in one form.
 
     ``seeds`` holds the seed of each choice; each prompt has ``answers`` choices. ``created`` is in seconds since 1970.
-    ``ignored`` names the parameters without effect.
+    ``ignored`` names the parameters without effect. An answer with one choice ``shows_metrics`` of its guesses.
     """
 
     def __init__(
@@ -45,7 +47,9 @@ class AnswerWriter:
         return_tokens: bool,
         created: int,
         ignored: tuple[str, ...] = (),
+        shows_metrics: bool = False,
     ) -> None:
+        self._shows_metrics = shows_metrics and len(seeds) == 1
         self._form, self._seeds, self._return_tokens = form, seeds, return_tokens
         self._answers = answers
         self._ignored = ignored or UNSET
@@ -69,7 +73,9 @@ class AnswerWriter:
             total = _total(frames, self._answers)
             extra = Extra(steps=total.steps, seed=self._seeds[0], lossy=total.lossy or UNSET, choices=extras)
         extra.ignored = self._ignored
-        return self._answer(self._form.whole, choices, _usage(_total(frames, self._answers)), extra)
+        answer = self._answer(self._form.whole, choices, _usage(_total(frames, self._answers)), extra)
+        answer.metrics = self._metrics(frames)
+        return answer
 
     def chunk(
         self, frame: Frame, index: int, usage: UsageBody | UnsetType | None, *, last: bool = False
@@ -102,7 +108,14 @@ class AnswerWriter:
         total = _total(frames, self._answers)
         verifier = frames[0].verifier or UNSET
         extra = Extra(steps=total.steps, seed=self._seeds[0], verifier=verifier, ignored=self._ignored)
-        return self._part([], _usage(total), extra)
+        answer = self._part([], _usage(total), extra)
+        answer.metrics = self._metrics(frames)
+        return answer
+
+    def _metrics(self, frames: Sequence[Frame]) -> RequestMetrics | UnsetType:
+        usage = frames[0].usage
+        shown = self._shows_metrics and usage is not None and usage.verified
+        return RequestMetrics(_speculation(usage)) if shown and usage is not None else UNSET
 
     def _part(
         self, choices: list[Choice], usage: UsageBody | UnsetType | None = UNSET, extra: Extra | UnsetType = UNSET
@@ -160,6 +173,20 @@ def _total(frames: Sequence[Frame], answers: int) -> Usage:
         sum(usage.rejected_tokens for usage in used),
         sum(usage.steps for usage in used),
         any(usage.lossy for usage in used),
+    )
+
+
+def _speculation(usage: Usage) -> SpeculationMetrics:
+    steps, guesses = sum(usage.verified), usage.accepted_tokens + usage.rejected_tokens
+    accepted = sum(number * count for number, count in enumerate(usage.verified))
+    return SpeculationMetrics(
+        mean_acceptance_length=1 + accepted / steps,
+        draft_acceptance_rate=accepted / guesses,
+        acceptance_histogram=usage.verified,
+        num_spec_steps=steps,
+        num_accepted_draft_tokens=accepted,
+        num_draft_tokens=guesses,
+        num_spec_tokens=len(usage.verified) - 1,
     )
 
 

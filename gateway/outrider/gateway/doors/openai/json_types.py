@@ -65,6 +65,28 @@ class Extra(msgspec.Struct, omit_defaults=True):
     choices: list[Extra] | UnsetType = UNSET
 
 
+class SpeculationMetrics(msgspec.Struct):
+    """``metrics.speculative_decoding``, as vLLM has it.
+
+    A step counts if it verified guesses; ``acceptance_histogram[i]`` steps accepted ``i`` of them.
+    ``num_spec_tokens`` is the depth of the deepest guess.
+    """
+
+    mean_acceptance_length: float
+    draft_acceptance_rate: float
+    acceptance_histogram: list[int]
+    num_spec_steps: int
+    num_accepted_draft_tokens: int
+    num_draft_tokens: int
+    num_spec_tokens: int
+
+
+class RequestMetrics(msgspec.Struct):
+    """``metrics``, with gateway.speculation_metrics."""
+
+    speculative_decoding: SpeculationMetrics
+
+
 class TextChoice(msgspec.Struct):
     """A completion's choice, whole or in a chunk."""
 
@@ -124,6 +146,7 @@ class AnswerOf(msgspec.Struct, Generic[_C]):
     choices: list[_C]
     usage: UsageBody | UnsetType | None = UNSET
     outrider: Extra | UnsetType = UNSET
+    metrics: RequestMetrics | UnsetType = UNSET
 
 
 Answer = AnswerOf[Choice]

@@ -92,6 +92,7 @@ class OpenAiRoutes:
         ignored = collector(self._settings)
         body = read(await read_body(request, self._settings.max_body_bytes), ignored)
         shape = body.shape(announce(request, ignored))
+        shape = msgspec.structs.replace(shape, shows_metrics=self._settings.speculation_metrics)
         generation = with_routing_headers(with_timeout_header(body, request).generation(), request)
         lingers, admission = lingers_after_disconnect(request), request.state.admission
         if lingers and not body.stream:

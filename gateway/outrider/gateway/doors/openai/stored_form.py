@@ -17,7 +17,7 @@ class Shape(msgspec.Struct, frozen=True, tag="chunks"):
 
     ``functions`` names the functions that a chat may call, if ``bare`` also without the marks of the model's format.
     With ``include_usage``, the stream ends with its usage; with ``continuous_usage``, each chunk holds the usage so
-    far. ``ignored`` names the parameters without effect.
+    far. ``ignored`` names the parameters without effect. ``shows_metrics`` is as in `AnswerWriter`.
     """
 
     kind: Literal["completion", "chat"]
@@ -27,6 +27,7 @@ class Shape(msgspec.Struct, frozen=True, tag="chunks"):
     continuous_usage: bool = False
     ignored: tuple[str, ...] = ()
     bare: bool = False
+    shows_metrics: bool = False
 
     def form(self, request_id: str, served: ServedModel) -> Form:
         """The form of the chunks of request ``request_id``, which the model ``served`` answers."""
@@ -45,6 +46,7 @@ class Shape(msgspec.Struct, frozen=True, tag="chunks"):
             return_tokens=self.return_tokens,
             ignored=self.ignored,
             created=record.created,
+            shows_metrics=self.shows_metrics,
         )
 
 

@@ -1,0 +1,84 @@
+"""Writes the tables of all metrics into a page of the documentation: `python -m outrider.mesh.telemetry.metrics_table`.
+
+The page keeps what is above its heading `HEADING`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections import defaultdict
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from outrider.mesh.telemetry.metrics import DESCRIBED, Described
+from outrider.mesh.telemetry.vllm_names import ALIASES
+
+HEADING = "## All metrics"
+_SERVICES = {
+    "gateway": "gateway",
+    "tokenizer": "tokenizer",
+    "proposer": "proposer",
+    "verifier": "verifier",
+    "spec": "verifier",
+    "gpu": "verifier",
+    "kvcache": "kvcache",
+}
+"""The service of a metric, by the first word of its name; all processes have the others."""
+# A drafter's own thread runs in proposers only.
+_OF_PROPOSERS = frozenset({"outrider_spec_hidden_drafting_seconds_total", "outrider_spec_proposed_tokens_total"})
+_EVERY = "every process"
+_ORDER = ("gateway", "verifier", "proposer", "kvcache", "tokenizer", _EVERY)
+_UNITS = (
+    "seconds", "bytes", "tokens", "pages", "rows", "sequences", "steps", "requests", "streams", "records", "messages",
+    "trees", "ratio", "utilization", "watts", "celsius", "threads", "tasks", "caches", "givers",
+)  # fmt: skip
+
+
+def tables() -> str:
+    """The tables, one for each service, and that of vLLM's names."""
+    _import_services()
+    by_service: defaultdict[str, list[Described]] = defaultdict(list)
+    for metric in DESCRIBED:
+        by_service[_service(metric.name)].append(metric)
+    parts = [f"{HEADING}\n"]
+    for service in _ORDER:
+        rows = "\n".join(_row(metric) for metric in sorted(by_service[service]))
+        parts.append(
+            f"### Of {service}\n\n| metric | type | labels | unit | meaning |\n|---|---|---|---|---|\n{rows}\n"
+        )
+    aliases = "\n".join(f"| `vllm:{alias.name}` | `outrider_{alias.source}` |" for alias in ALIASES)
+    parts.append(f"### vLLM's names\n\n| name, without `_total` | made of |\n|---|---|\n{aliases}\n")
+    return "\n".join(parts)
+
+
+def write(page: Path) -> None:
+    """Replaces the tables of ``page``."""
+    page.write_text(page.read_text().partition(HEADING)[0] + tables())
+
+
+def _import_services() -> None:
+    importlib.import_module("outrider.mesh.process")
+    for kind in entry_points(group="outrider.settings"):
+        importlib.import_module(f"outrider.{kind.name}.service")
+
+
+def _service(name: str) -> str:
+    if name in _OF_PROPOSERS:
+        return "proposer"
+    return _SERVICES.get(name.removeprefix("outrider_").partition("_")[0], _EVERY)
+
+
+def _row(metric: Described) -> str:
+    labels = ", ".join(f"`{label}`" for label in metric.labels)
+    return f"| `{metric.name}` | {metric.kind} | {labels} | {_unit(metric.name)} | {metric.meaning} |"
+
+
+def _unit(name: str) -> str:
+    """The unit that ends the name, or none for a number of other things."""
+    word = name.removesuffix("_total").rpartition("_")[2]
+    return {"ratio": "share", "utilization": "share"}.get(word, word) if word in _UNITS else ""
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1] if len(sys.argv) > 1 else "docs/metrics.md"))
