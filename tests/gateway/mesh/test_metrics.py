@@ -71,8 +71,9 @@ def names_of(shown: str, label: str) -> set[str]:
 
 
 @pytest.fixture
-def verifier(registry: Registry) -> Callable[[], str]:
+async def verifier(registry: Registry) -> Callable[[], str]:
     """Reads the metrics of the shared verifier."""
+    await registry.wait_for("verifier", bool, 60)
     member = next(member for member in registry.members("verifier") if member.instance == "verifier")
     return lambda: text(f"http://127.0.0.1:{member.status['metrics_port']}")
 
@@ -91,6 +92,7 @@ async def test_names_that_clients_make_up_become_no_labels(
     shared: Stack, urls: list[str], tenant_store: TenantStore
 ) -> None:
     refused = 'outrider_gateway_refused_requests_total{cause="unknown_model"}'
+    assert post(shared.url, BODY).status_code == 200
     before = total(text(shared.url), refused)
     for number in range(3):
         assert post(shared.url, BODY | {"model": f"made-up-{number}"}).status_code == 404
