@@ -63,6 +63,7 @@ def test_a_request_has_a_time_in_the_queue_and_steps_have_parts_and_rows(make_en
     assert number(f"outrider_verifier_step_rows_count{label}") == number(f"outrider_verifier_steps_total{label}")
     assert number(f"outrider_spec_acceptance_length_sum{label}") == 10  # each first token comes with its prompt
     assert number('outrider_verifier_prefix_tokens_total{model="measured",tier="computed"}') == 8
+    assert f"outrider_verifier_preemptions_total{label} 0.0" in lines()
     parts = 'outrider_verifier_step_part_seconds_total{model="measured",part='
     assert all(number(f'{parts}"{part}"') > 0 for part in ("schedule", "forward", "sample", "commit"))
 

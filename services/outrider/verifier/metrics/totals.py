@@ -11,14 +11,15 @@ class Totals:
     """Adds to counters what running totals have grown by since this object was made or last brought them up."""
 
     def __init__(self) -> None:
-        self._reported: dict[tuple[Counter, tuple[str, ...]], float] = {}
+        self._children: dict[tuple[Counter, tuple[str, ...]], tuple[Counter, float]] = {}
 
     def bring(self, counter: Counter, total: float, *labels: str) -> None:
-        """Brings the child of ``counter`` with these values of its labels to ``total``."""
-        grown = total - self._reported.get((counter, labels), 0.0)
-        if grown > 0:
-            counter.labels(*labels).inc(grown)
-            self._reported[counter, labels] = total
+        """Brings the child of ``counter`` with these values of its labels to ``total``; it shows from then on."""
+        child, reported = self._children.get((counter, labels)) or (counter.labels(*labels), 0.0)
+        grown = max(total - reported, 0.0)
+        if grown or not reported:
+            child.inc(grown)
+            self._children[counter, labels] = child, reported + grown
 
     def bring_all(self, totals: Mapping[Counter, float], *labels: str) -> None:
         """As `bring`, for several counters with the same values of their labels."""
