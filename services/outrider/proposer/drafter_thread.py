@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-from outrider.mesh.telemetry import counter
+from outrider.mesh.telemetry import counter, distributions
 from outrider.mesh.worker import Inbox, Worker
 from outrider.models.speculation import Drafter, DraftTree, ReadingDrafter
 
@@ -17,6 +17,7 @@ _HIDDEN = counter("spec_hidden_drafting_seconds", "Time of drafting that no step
 _DRAFTED = counter(
     "spec_proposed_tokens", "Guesses in all trees; a tree that replaces another counts again.", ["drafter"]
 )
+_ROUND = distributions("proposer_round_seconds", "Time of a round of drafting over all sequences.", ["drafter"])
 
 
 class DrafterThread(Worker):
@@ -57,6 +58,7 @@ class DrafterThread(Worker):
         began = time.perf_counter()
         trees = self._drafter.draft()
         took = time.perf_counter() - began
+        _ROUND.labels(self._drafter.name).observe(took)
         _HIDDEN.labels(self._drafter.name).inc(took)
         _DRAFTED.labels(self._drafter.name).inc(sum(len(tree.tokens) for _, tree in trees))
         self._drafted(began, took, trees)

@@ -14,7 +14,7 @@ from outrider.kernels.race_sample import Truncation
 from outrider.mesh import plugins
 from outrider.mesh.errors import ConfigError, FailedPrecondition, InvalidRequest
 from outrider.mesh.service import Mesh, Service
-from outrider.mesh.telemetry import get_logger, timeline, tracing
+from outrider.mesh.telemetry import gauge, get_logger, timeline, tracing
 from outrider.mesh.telemetry.timeline import DraftRound, Timeline, TreeSize
 from outrider.models import store
 from outrider.models.config import ModelConfig
@@ -41,6 +41,7 @@ _SHOWN_S = 1e-4
 """Seconds from which a round without trees is in the time line: it read a prompt."""
 
 _log = get_logger("proposer")
+_sessions = gauge("proposer_sessions", "Sequences of verifiers that the drafter follows.")
 
 
 def drafter_context(settings: ProposerSettings) -> DrafterContext:
@@ -106,6 +107,7 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
         if self._idle:
             _log.warning("idle: the shipped draft model does not guess for this target, and no other is named")
             return
+        _sessions.set_function(lambda: len(self._owners))
         self._thread = DrafterThread(self._drafter, self._from_drafter, self._drafter_failed, self._drafted)
         pb_grpc.add_ProposerServicer_to_server(self, mesh.rpc)
         self._thread.start()

@@ -10,7 +10,7 @@ import grpc
 import msgspec
 from outrider.mesh.errors import ConfigError, InvalidRequest
 from outrider.mesh.service import Mesh, Service
-from outrider.mesh.telemetry import counter, get_logger
+from outrider.mesh.telemetry import counter, get_logger, histogram
 from outrider.mesh.worker import lower_priority
 from outrider.models import store
 from outrider.models.errors import ModelError
@@ -31,6 +31,7 @@ _WORDS_S = 3600.0
 _log = get_logger("tokenizer")
 _encoded = counter("tokenizer_encoded_tokens", "Tokens encoded from texts.")
 _decoded = counter("tokenizer_decoded_tokens", "Tokens decoded to text.")
+_encoding = histogram("tokenizer_encode_seconds", "Time of encoding the texts of one call.")
 
 
 class TokenizerService(Service, pb_grpc.TokenizerServicer):
@@ -81,11 +82,12 @@ class TokenizerService(Service, pb_grpc.TokenizerServicer):
 
     async def Encode(self, request: pb.EncodeRequest, context: grpc.aio.ServicerContext) -> pb.EncodeResponse:  # noqa: N802
         """Ids of texts and chats; long ones are encoded in threads, huge ones in turns, so that others do not wait."""
-        if size(request) <= _INLINE_BYTES:
-            response = encode(self._tokenizer, request)
-        else:
-            pool = self._huge if size(request) > _HUGE_BYTES else None
-            response = await asyncio.get_running_loop().run_in_executor(pool, encode, self._tokenizer, request)
+        with _encoding.time():
+            if size(request) <= _INLINE_BYTES:
+                response = encode(self._tokenizer, request)
+            else:
+                pool = self._huge if size(request) > _HUGE_BYTES else None
+                response = await asyncio.get_running_loop().run_in_executor(pool, encode, self._tokenizer, request)
         _encoded.inc(sum(len(output.ids) for output in response.outputs) // 4)
         return response
 
