@@ -84,11 +84,11 @@ class Mesh:
     def pages(self) -> int:
         return int(self.member("kvcache", "cache").status["pages"])
 
-    async def metric(self, name: str, metric: str) -> float:
+    async def metric(self, name: str, metric: str, label: str = "") -> float:
         port = self.member("verifier", name).status["metrics_port"]
         async with httpx.AsyncClient(trust_env=False) as client:
             lines = (await client.get(f"http://127.0.0.1:{port}/metrics")).text.splitlines()
-        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(metric))
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(metric) and label in line)
 
 
 def prompt(number: int, length: int = 45) -> list[int]:
@@ -148,6 +148,7 @@ async def test_an_answer_is_the_same_cold_warm_and_fetched(mesh: Mesh, number: i
     after = await mesh.metric("shared", 'outrider_verifier_kv_fetched_bytes_total{transport="shared"}')
     page = 2 * PAGE * 2 * 16 * 4
     assert after - before == 5 * page
+    assert await mesh.metric("shared", "outrider_verifier_prefix_tokens_total", 'tier="kvcache"') >= 40
     assert await mesh.metric("grpc", 'outrider_verifier_kv_fetched_bytes_total{transport="tcp"}') > 0
     assert await mesh.metric("grpc", 'outrider_verifier_kv_fetched_bytes_total{transport="shared"}') == 0
 

@@ -82,11 +82,11 @@ class Mesh:
         tokens, _ = await self.ask("prefill", prompt, **how | {"tenant": "reference"})
         return tokens
 
-    async def metric(self, name: str, metric: str) -> float:
+    async def metric(self, name: str, metric: str, label: str = "") -> float:
         port = self.member(name).status["metrics_port"]
         async with httpx.AsyncClient(trust_env=False) as client:
             lines = (await client.get(f"http://127.0.0.1:{port}/metrics")).text.splitlines()
-        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(metric))
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(metric) and label in line)
 
     async def outcomes(self, outcome: str) -> float:
         return await self.metric("decode", f'outrider_verifier_kv_handovers_total{{outcome="{outcome}"}}')
@@ -143,6 +143,7 @@ async def test_an_answer_is_the_same_where_another_has_computed_its_prompt(
     )
     assert await mesh.metric("prefill", "outrider_verifier_kv_handed_tokens_total") == handed + 136
     assert await mesh.metric("decode", 'outrider_verifier_kv_fetched_bytes_total{transport="unix"}') > 0
+    assert await mesh.metric("decode", "outrider_verifier_prefix_tokens_total", 'tier="peer"') >= 96
 
 
 async def test_a_prompt_that_has_to_stay_is_handed_to_no_verifier_elsewhere(mesh: Mesh) -> None:
