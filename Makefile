@@ -7,7 +7,7 @@ CLIENT := clients/python/outrider_client
 SBOM := PYTHONWARNINGS=ignore .venv-tools/bin/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible
 ARGS ?=
 
-.PHONY: setup dev run test lint types proto proto-check client-sync client-sync-check bench kernels-report kernels-bench contract chaos attack cluster typescript clients-check lock sbom audit pocket wheel metrics-table clean
+.PHONY: setup dev run test lint types proto proto-check client-sync client-sync-check bench kernels-report kernels-bench contract chaos attack cluster dashboards observe typescript clients-check lock sbom audit pocket wheel metrics-table clean
 
 setup: .venv/.installed
 
@@ -87,6 +87,14 @@ cluster: dev
 	CLUSTER=1 $(BIN)/pytest tests/security/test_clustered_door.py
 	$(BIN)/python -m outrider.loadtest.outages server $(ARGS)
 	$(BIN)/python -m outrider.loadtest.outages site $(ARGS)
+
+# Writes Grafana's JSON after a change of deploy/observe/dashboards.
+dashboards: dev
+	$(BIN)/python -m outrider.loadtest.observe dashboards
+
+# Asks a real Prometheus for all that dashboards and alerts ask.
+observe: dev
+	$(BIN)/python -m outrider.loadtest.observe check $(ARGS)
 
 typescript: dev
 	npm --prefix clients/typescript ci --no-audit --no-fund --ignore-scripts

@@ -95,6 +95,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "outages",
         "hostile",
         "members",
+        "observe",
         "bench",
         "ramp",
         "experiments",

@@ -54,7 +54,8 @@ class Shares:
     @property
     def _every_s(self) -> float:
         members = self._registry.members("verifier")
-        return EVERY_S * max(1.0, sum(member.status.get("model") == self._model for member in members) / _CROWD)
+        verifiers = sum(1 for member in members if member.status.get("model") == self._model)
+        return EVERY_S * max(1.0, verifiers / _CROWD)
 
     def _on_served(self, message: Message) -> None:
         try:
