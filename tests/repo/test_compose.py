@@ -14,7 +14,8 @@ from outrider.cli.settings import effective
 REPOSITORY = Path(__file__).parents[2]
 COMPOSE: dict[str, dict[str, Any]] = yaml.safe_load((REPOSITORY / "compose.yaml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
-HELPERS = {"nats", "credentials", "admin"}
+WATCHERS = {"prometheus", "grafana"}
+HELPERS = {"nats", "credentials", "admin", *WATCHERS}
 KINDS = {name: name.removesuffix("-gpu").replace("prefill", "verifier") for name in SERVICES.keys() - HELPERS}
 WITH_MODELS = {name for name, kind in KINDS.items() if kind in ("tokenizer", "proposer", "verifier")}
 
@@ -78,13 +79,28 @@ def test_a_service_has_no_rights_over_its_container(service: str) -> None:
     assert not {"privileged", "cap_add", "pid", "ipc"} & settings.keys()
 
 
-@pytest.mark.parametrize("service", sorted(SERVICES.keys() - {"credentials"}))
+@pytest.mark.parametrize("service", sorted(SERVICES.keys() - {"credentials", *WATCHERS}))
 def test_a_service_sees_its_own_credentials_and_cannot_change_them(service: str) -> None:
     owner = KINDS.get(service) or {"nats": "broker"}.get(service, service)
     mounts = {mount for mount in SERVICES[service]["volumes"] if "/models" not in mount}
     where = "/credentials/broker" if owner == "broker" else "/credentials"  # a path in the configuration of the broker
     assert mounts - {"nats:/data"} == {f"{owner}:{where}:ro"}
     assert f"{owner}:/credentials/{owner}" in SERVICES["credentials"]["volumes"]
+
+
+@pytest.mark.parametrize("watcher", sorted(WATCHERS))
+def test_a_watcher_sees_no_credentials_and_answers_this_host_alone(watcher: str) -> None:
+    mounts = [mount for mount in SERVICES[watcher]["volumes"] if mount != "prometheus:/prometheus"]
+    assert all(mount.startswith("./deploy/observe") and mount.endswith(":ro") for mount in mounts)
+    assert all(port.startswith("127.0.0.1:") for port in SERVICES[watcher]["ports"])
+    assert SERVICES[watcher]["profiles"] == ["observe"]
+
+
+def test_what_watchers_are_given_is_there() -> None:
+    given = [mount.split(":")[0] for watcher in WATCHERS for mount in SERVICES[watcher]["volumes"]]
+    assert all((REPOSITORY / path).is_dir() for path in given if path.startswith("./"))
+    home = SERVICES["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+    assert (REPOSITORY / "deploy/observe/grafana" / home.lstrip("/")).is_file()
 
 
 def test_who_sees_all_secrets_has_no_network() -> None:
