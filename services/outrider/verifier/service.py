@@ -22,6 +22,7 @@ from outrider.verifier.metrics import Metrics, show_gpus
 from outrider.verifier.pages.announcements import PageAnnouncer
 from outrider.verifier.pages.named_prompts import NamedPrompts
 from outrider.verifier.pages.page_exchange import PageExchange
+from outrider.verifier.rpc.departure import Departure
 from outrider.verifier.rpc.frame_log import FrameLog
 from outrider.verifier.rpc.leases import Leases
 from outrider.verifier.rpc.methods import Methods
@@ -197,10 +198,12 @@ class VerifierService(Service):
                 self._target.tokenizer.forget()
 
     async def drain(self) -> None:
-        """Refuses new requests and waits for the running ones."""
+        """Refuses new requests, and leaves the running ones to other verifiers; ends those that no other can take."""
         self._methods.drain()
         self._exchange.drain()
-        await self._publisher.idle()
+        mesh, target = self._mesh, self._target
+        departure = Departure(mesh.instance, mesh.registry, self._engine, self.inbox, self._publisher)
+        await departure.run(target.name, target.tokenizer.fingerprint)
 
     async def stop(self) -> None:
         """Stops the engine."""

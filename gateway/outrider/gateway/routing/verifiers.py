@@ -17,7 +17,7 @@ from outrider.gateway.routing.erased_tenants import ErasedTenants
 from outrider.gateway.routing.health import HealthWatches
 from outrider.gateway.routing.job import Job
 from outrider.mesh.errors import AlreadyExists, DeadlineExceeded, OutriderError, Unavailable, from_rpc
-from outrider.mesh.registry import Member, Registry
+from outrider.mesh.registry import Member, Registry, State
 from outrider.mesh.rpc import call, stub
 from outrider.mesh.tasks import Tasks
 from outrider.v1 import verifier_pb2 as pb
@@ -57,7 +57,8 @@ class Verifiers:
         self._in_flight: Counter[str] = Counter()
         self.isolation, self.banned, self.erased = asyncio.Lock(), banned, ErasedTenants()
         self.models = Models(registry, self._in_flight.__getitem__, settings.cold_models, settings.cold_place_s)
-        registry.on_change("verifier", lambda members: selection.breakers.keep(member.instance for member in members))
+        self._draining: set[str] = set()
+        registry.on_change("verifier", self._on_members)
 
     def candidates(self, ask: Ask, served: ServedModel, avoid: Collection[str] = ()) -> list[Member]:
         """The verifiers of the ``served`` model, in the order of the selection; instances to ``avoid`` come last."""
@@ -128,6 +129,11 @@ class Verifiers:
         for address, message in messages.items():
             self._tasks.spawn(_quietly(_stub(address).Renew, message), "recorded")
 
+    def _on_members(self, members: list[Member]) -> None:
+        self._selection.breakers.keep(member.instance for member in members)
+        for member in members:
+            (self._draining.add if member.state == State.DRAINING else self._draining.discard)(member.instance)
+
     async def _submit(self, message: pb.SubmitRequest, member: Member) -> OutriderError | None:
         """The refusal of ``member``, or None; the stream counts as one on ``member`` before the answer is there."""
         breakers, instance = self._selection.breakers, member.instance
@@ -162,6 +168,10 @@ class Verifiers:
     def present(self, member: Member) -> bool:
         """Whether the registry still knows ``member``."""
         return self.find(member.instance) is not None
+
+    def draining(self, member: Member) -> bool:
+        """Whether ``member`` was told to go; also once it is gone."""
+        return member.instance in self._draining
 
     def find(self, instance: str, residency: Residency = None) -> Member | None:
         """The verifier with this instance name, if the registry knows it and it may hold data of a ``residency``."""

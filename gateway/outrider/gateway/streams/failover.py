@@ -57,6 +57,11 @@ class FailOver:
         """Whether the registry still knows the verifier."""
         return self.member is not None and self._verifiers.present(self.member)
 
+    @property
+    def draining(self) -> bool:
+        """Whether the verifier has announced that it goes: the end of its process is no death."""
+        return self.member is not None and self._verifiers.draining(self.member)
+
     async def start(self, emitted: Sequence[int]) -> bool:
         """Submits a new job within ``place_s`` seconds; whether its verifier had the job already."""
         with metrics.unplaced.labels(self._job.served.name).track_inprogress():
@@ -74,12 +79,13 @@ class FailOver:
         Raises `Unavailable` if no verifier takes the job within ``resume_s`` seconds of the last token or death,
         `DeadlinePassed` if the job's deadline passes first, and `FatalRequest` if too many verifiers died.
         """
-        if isinstance(why, Unreachable):
+        if isinstance(why, Unreachable) and not self.draining:
             self._count_death(self.verifier)
         now = time.monotonic()
         self._stalled_since = self._stalled_since or now
         request, verifier = self._job.request_id, self.verifier
-        _log.warning("a stream lost its verifier", request=request, verifier=verifier, why=why.message)
+        log = _log.info if self.draining else _log.warning
+        log("a stream lost its verifier", request=request, verifier=verifier, why=why.message)
         left_s = self._left_s(now, bool(emitted))
         await asyncio.sleep(_PAUSE_S if self._stalled_since < now else 0)
         await self._deaths.isolate(left_s)

@@ -241,10 +241,12 @@ class TokenStream:
     def _on_cancelled(self, source: Source, frame: Frame) -> None:
         """Ends the stream if ``frame`` gives a reason: somebody cancelled it for all readers.
 
-        A verifier that stops, or that the stream has left, cancels without a reason; only the followed one counts.
+        A verifier that drains, or that the stream has left, cancels without a reason. The stream moves at once if its
+        own verifier drains, or if it follows the verifier.
         """
         self.failed = failure_of(frame)
-        if self.failed is None and source is Source.VERIFIER:
+        drained = source is Source.BUS and frame.verifier == self.verifier and self._failover.draining
+        if self.failed is None and (drained or source is Source.VERIFIER):
             self._lost = Unavailable("the verifier gave the request up")
 
     def _on_silence(self) -> None:

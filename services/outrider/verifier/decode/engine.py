@@ -134,6 +134,13 @@ class Engine:
         self._committer.stop(sequence, Finish.CANCELLED, reason)
         return True
 
+    def release(self, movable: Callable[[Request], bool]) -> int:
+        """Ends all requests that are ``movable``, for other verifiers to continue; returns their number."""
+        released = [sequence for sequence in self._roster.sequences.values() if movable(sequence.request)]
+        for sequence in released:
+            self._committer.stop(sequence, Finish.CANCELLED, None)
+        return len(released)
+
     def forget(self, tenant: str, reason: str) -> tuple[int, int]:
         """Ends a tenant's requests with a ``reason`` for their readers, and drops what local drafters and pages keep.
 

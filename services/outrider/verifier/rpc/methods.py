@@ -60,13 +60,13 @@ class Methods(pb_grpc.VerifierServicer):
 
     async def Submit(self, message: pb.SubmitRequest, context: grpc.aio.ServicerContext) -> pb.SubmitResponse:  # noqa: N802
         """Queues a request."""
-        if self._draining:
-            raise Unavailable("this verifier is draining")
         now = self._target.scheduler.now()
         request, lease_s = request_from_proto(message, self._target.model_limits, now), lease_seconds(message)
         if message.sampling.HasField("grammar"):
             grammar = await self._compiler.compile(message.sampling.grammar, message.tenant)
             request = replace(request, grammar=grammar)
+        if self._draining:
+            raise Unavailable("this verifier is draining")
         if (span := kept_span()) is not None:
             request = replace(request, trace=RequestTrace(span))
         entry = StreamEntry.of(message) if message.stream_id else None

@@ -1,0 +1,76 @@
+"""What a verifier that drains does with its requests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from outrider.mesh.bus import Bus
+from outrider.mesh.registry import Registry, State
+from outrider.v1 import verifier_pb2 as pb
+from outrider.verifier.rpc.departure import SETTLE_S
+from outrider.wire.frames import Finish, Frame, decode_frame
+
+from tests.toy_model import save_toy
+from tests.verifier.inside import LENGTH, Inside, asked, inside
+
+
+@pytest.fixture
+async def verifier(shared_nats: str, tmp_path: Path) -> AsyncIterator[Inside]:
+    model = save_toy(tmp_path / "departing", 50)
+    async with inside(shared_nats, model, instance="departing", max_running=4, page_size=8) as made:
+        yield made
+
+
+@asynccontextmanager
+async def another(bus: Bus, verifier: Inside, **status: Any) -> AsyncIterator[None]:
+    """The announcement of another verifier of the same model, with ``status`` over that of ``verifier``."""
+    announced = verifier.service.status() | status
+    registry = Registry(bus, "verifier", "another", lambda: announced)
+    await registry.start()
+    registry.set_state(State.READY)
+    yield
+    registry.leave()
+
+
+@asynccontextmanager
+async def held(verifier: Inside, *requests: pb.SubmitRequest) -> AsyncIterator[None]:
+    """Holds the engine once it has taken the ``requests``, before their first step."""
+    with ExitStack() as first:
+        first.enter_context(verifier.hold())
+        submitted = [asyncio.ensure_future(verifier.stub.Submit(request)) for request in requests]
+        await verifier.posted(len(requests))
+        with verifier.hold(first.pop_all().close):
+            yield
+    await asyncio.gather(*submitted)
+
+
+async def last_frame(verifier: Inside, name: str) -> Frame:
+    call = verifier.stub.Follow(pb.FollowRequest(request_id=name))
+    return [decode_frame(each.frame) async for each in call][-1]
+
+
+async def test_a_verifier_that_drains_leaves_those_requests_to_another_that_has_room_for_them(
+    verifier: Inside, bus: Bus
+) -> None:
+    async with held(verifier, asked("short", tokens=LENGTH - 10), asked("long")):
+        leaving = asyncio.ensure_future(verifier.service.drain())
+        async with another(bus, verifier, context_length=LENGTH):
+            await verifier.posted(1)
+    await leaving
+    moved, ended = await last_frame(verifier, "short"), await last_frame(verifier, "long")
+    assert (moved.finish, moved.error, moved.verifier) == (Finish.CANCELLED, None, "departing")
+    assert (ended.finish, ended.first_index + len(ended.tokens)) == (Finish.LENGTH, LENGTH)
+
+
+async def test_the_only_verifier_of_a_model_ends_its_requests_itself(verifier: Inside, bus: Bus) -> None:
+    async with another(bus, verifier, model="of another name"):
+        async with held(verifier, asked("staying")):
+            leaving = asyncio.ensure_future(verifier.service.drain())
+            await asyncio.wait({leaving}, timeout=2 * SETTLE_S)
+        await leaving
+    assert (await last_frame(verifier, "staying")).finish is Finish.LENGTH
