@@ -37,6 +37,8 @@ class DeathRecorder:
 
     def ready(self, child: Child, address: str) -> None: ...
 
+    def report(self, line: str) -> None: ...
+
     def died(self, child: Child, code: int, again_in_s: float) -> None:
         could_not_start = code == CannotStart.exit_code and not child.ready.is_set()  # a gateway with keys, no broker
         if child.pid not in self.killed and not could_not_start:

@@ -19,9 +19,13 @@ class Recorder:
     def __init__(self) -> None:
         self.deaths: list[tuple[int, int]] = []
         self.ready_instances: list[str] = []
+        self.lines: list[str] = []
 
     def ready(self, child: Child, address: str) -> None:
         self.ready_instances.append(child.instance)
+
+    def report(self, line: str) -> None:
+        self.lines.append(line)
 
     def died(self, child: Child, code: int, again_in_s: float) -> None:
         self.deaths.append((child.pid, code))

@@ -93,7 +93,14 @@ class GatewayService(Service):
         settings = self._settings
         host = settings.grpc_host or settings.host
         most = settings.max_body_bytes + _ENVELOPE_BYTES
-        self._grpc = Server(host, settings.grpc_port, certificates=certificates, public=True, message_bytes=most)
+        self._grpc = Server(
+            host,
+            settings.grpc_port,
+            certificates=certificates,
+            public=True,
+            message_bytes=most,
+            share=settings.share_port,
+        )
         inference = Inference(self._flights, settings, self._tenants.access, mesh.tasks)
         add_InferenceServicer_to_server(inference, self._grpc)
         await self._grpc.start()
@@ -129,14 +136,24 @@ class GatewayService(Service):
         return await self._flights.erasure.erase(tenant, before)
 
     async def drain(self) -> None:
-        """Admits no more clients to the broker, and ends the streams in flight."""
+        """Lets balancers notice, takes no more requests, and returns when all requests have been answered."""
         if self._callout is not None:
             await self._callout.close()
+        nats = asyncio.ensure_future(self._nats.drain())
+        await self._leave()
         drains = (server.drain() for server in self._servers)
-        await asyncio.gather(*drains, self._grpc.stop(self._settings.drain_s), self._nats.drain())
+        await asyncio.gather(*drains, self._grpc.stop(self._settings.drain_s), nats)
+
+    async def _leave(self) -> None:
+        """Still takes connections for `leave_s`, and asks clients to open others elsewhere."""
+        await self._grpc.set_serving(False)
+        for server in self._servers:
+            server.leave()
+        await asyncio.sleep(self._settings.leave_s)
 
     async def stop(self) -> None:
-        """Releases the ports and the units of limits."""
+        """Leaves running streams to other gateways; releases the ports and the units of limits."""
+        self._flights.leave_all()
         stops = (server.stop() for server in self._servers)
         await asyncio.gather(*stops, self._grpc.stop(0), self._nats.stop())
         await self._tenants.stop()

@@ -72,6 +72,10 @@ class GatewaySettings(MeasuringSettings, kw_only=True, frozen=True):
     share_port: Annotated[
         bool, Meta(description="let other gateways on this machine that say so too serve the same HTTP port")
     ] = False
+    leave_s: Annotated[
+        Seconds,
+        Meta(description="seconds of drain_s in which new connections are still taken, and /readyz says 503"),
+    ] = 0.0
     grpc_host: Annotated[str, Meta(description="address of the gRPC front door; empty takes that of HTTP")] = ""
     grpc_port: Annotated[Port, Meta(description="port of the gRPC front door; 0 takes a free one")] = 0
     door_certificate: Annotated[
@@ -226,7 +230,9 @@ class GatewaySettings(MeasuringSettings, kw_only=True, frozen=True):
         return Bounds(self.max_header_bytes, self.max_headers, self.header_s, self.body_idle_s)
 
     def __post_init__(self) -> None:
-        """Raises `ValueError` for a network or an origin that is none, and for an admin API without keys."""
+        """Raises `ValueError` for a network or an origin that is none, and for settings that exclude each other."""
+        if self.leave_s > self.drain_s:
+            raise ValueError(f"leave_s may be at most drain_s, {self.drain_s:g}, not {self.leave_s:g}")
         if self.admin_address and self.auth == "none":
             raise ValueError("admin_address is set and auth is none: the admin API needs auth = keys")
         for network in self.trusted_proxies:

@@ -34,3 +34,6 @@ class _Progress:
     def died(self, child: Child, code: int, again_in_s: float) -> None:
         """Prints that a process died, since the figures then include its restart."""
         self._status.console.print(f"{child.spec.kind} died (exit code {code}); it is started again")
+
+    def report(self, line: str) -> None:
+        """Prints nothing: nobody asks this mesh to restart."""

@@ -108,6 +108,9 @@ class _DeathPrinter:
         """Prints that a process died, since the time line then shows its restart."""
         print(f"outrider: {child.spec.kind} died (exit code {code}); it is started again", file=sys.stderr)
 
+    def report(self, line: str) -> None:
+        """Prints nothing: nobody asks this mesh to restart."""
+
 
 def _publish(traced: Trace, out: Path) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -80,7 +80,11 @@ async def _serve(supervisor: Supervisor, plan: Plan, printer: Printer) -> None:
 
 
 def _catch_signals(supervisor: Supervisor) -> tuple[asyncio.Event, asyncio.Event]:
-    """Two events: set by the first signal to end, and by the second, which kills all processes."""
+    """Two events: set by the first signal to end, and by the second, which kills all processes.
+
+    SIGHUP restarts the services, or asks to end where the terminal of this process was closed.
+    """
+    on_terminal = sys.stdout.isatty()
     stop, second_signal = asyncio.Event(), asyncio.Event()
 
     def on_signal() -> None:
@@ -89,8 +93,14 @@ def _catch_signals(supervisor: Supervisor) -> tuple[asyncio.Event, asyncio.Event
             supervisor.kill()
         stop.set()
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, on_signal)
+    def on_hangup() -> None:
+        if on_terminal and not sys.stdout.isatty():
+            return on_signal()
+        supervisor.ask_to_restart()
+
+    handlers = {signal.SIGINT: on_signal, signal.SIGTERM: on_signal, signal.SIGHUP: on_hangup}
+    for number, handler in handlers.items():
+        asyncio.get_running_loop().add_signal_handler(number, handler)
     return stop, second_signal
 
 

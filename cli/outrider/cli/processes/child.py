@@ -21,7 +21,8 @@ TETHER = Path(__file__).with_name("tethered.py")
 class ProcessSpec:
     """A process to keep alive: its kind, its command, and the log of its output.
 
-    With ``named``, every start appends ``--instance`` and a new name to ``command``.
+    With ``named``, every start appends ``--instance`` and a new name to ``command``. ``alone`` says why no second
+    process of the kind can run beside it, if so.
     """
 
     kind: str
@@ -29,6 +30,7 @@ class ProcessSpec:
     log: Path
     environment: Mapping[str, str] = field(default_factory=dict)
     named: bool = True
+    alone: str = ""
 
 
 class Child:

@@ -32,14 +32,22 @@ class ProcessEvents(Protocol):
     def died(self, child: Child, code: int, again_in_s: float) -> None:
         """``child`` ended by itself with exit code ``code``; it restarts in ``again_in_s`` seconds."""
 
+    def report(self, line: str) -> None:
+        """A restart of all services did what ``line`` says."""
+
 
 class ProcessKeeper:
-    """Starts a process, and restarts it when it ends by itself; the delay doubles with each start that failed."""
+    """Starts a process, and restarts it when it ends by itself; the delay doubles with each start that failed.
+
+    Attributes:
+        was_ready: set once a start was ready.
+        failed: set once a start ended before it was ready.
+    """
 
     def __init__(self, spec: ProcessSpec, events: ProcessEvents) -> None:
         self.spec = spec
         self.child: Child | None = None
-        self.was_ready = asyncio.Event()
+        self.was_ready, self.failed = asyncio.Event(), asyncio.Event()
         self._events = events
         self._stopping = asyncio.Event()
         self.task = asyncio.create_task(self._run(), name=f"keep {spec.kind}")
@@ -73,6 +81,8 @@ class ProcessKeeper:
             if self._stopping.is_set():
                 return
             failures = 0 if child.ready.is_set() else failures + 1
+            if failures:
+                self.failed.set()
             if code > 0 and failures >= FAILED_STARTS:
                 raise StartError(child.end_reason(), code)
             await self._pause(child, code, min(FIRST_DELAY_S * 2**failures, LONGEST_DELAY_S))

@@ -15,6 +15,7 @@ from outrider.cli.processes.keeper import StartError
 from outrider.cli.processes.models import absolute, pin_models, require_model
 from outrider.cli.processes.options import UpOptions
 from outrider.cli.processes.placement import SettingsByKind, place, share_cores, share_memory
+from outrider.cli.processes.restarts import alone
 from outrider.cli.processes.secure import Secured, secure
 from outrider.cli.settings import Flags, effective, parse_sets
 from outrider.mesh.addresses import hold_port, join, require_free
@@ -91,7 +92,9 @@ def make_plan(options: UpOptions) -> Plan:
     settings = {kind: effective(kind, options.config, flags) for kind in settings} if secured else settings
     if options.counts["gateway"] > 1:
         _require_sharing(settings["gateway"])
-        flags["gateway"]["share_port"] = "true"
+    if settings["gateway"]["share_port"].source == "default":
+        flags["gateway"]["share_port"] = "true"  # also of a single gateway: its successor starts beside it
+        settings["gateway"] = effective("gateway", options.config, flags)
     broker = plan_broker(options, settings, log_dir)
     if broker.process and not secured and settings["gateway"]["auth"].value == "keys":
         notes = [*notes, f"The gateway asks for keys: `outrider keys create --nats-url {broker.url} ...` makes them."]
@@ -107,7 +110,9 @@ def make_plan(options: UpOptions) -> Plan:
         broker=broker,
         nats_wait_s=settings["gateway"]["nats_wait_s"].value,
         services=[
-            _service_spec(kind, number, programs[kind], threads.get(kind, {}), options, flags, broker, log_dir)
+            _service_spec(
+                kind, number, programs[kind], threads.get(kind, {}), options, flags, settings, broker, log_dir
+            )
             for kind, count in processes.items()
             for number in range(1, count + 1)
         ],
@@ -206,6 +211,7 @@ def _service_spec(
     threads: Mapping[str, int],
     options: UpOptions,
     flags: Flags,
+    settings: SettingsByKind,
     broker: BrokerPlan,
     log_dir: Path,
 ) -> ProcessSpec:
@@ -224,4 +230,4 @@ def _service_spec(
     if threads:
         environment["OMP_NUM_THREADS"] = str(threads["threads"])
     command += [f"--{key}={value}" for key, value in values.items()]
-    return ProcessSpec(kind, command, log_dir / f"{kind}-{number}.log", environment)
+    return ProcessSpec(kind, command, log_dir / f"{kind}-{number}.log", environment, alone=alone(kind, settings))

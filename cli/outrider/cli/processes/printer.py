@@ -40,6 +40,10 @@ class Printer:
             reason += f": {escape(child.end_reason())}"
         self._say(f"[yellow]![/] {child.spec.kind:<10} ended ({reason}); starting it again in {again_in_s:g} s")
 
+    def report(self, line: str) -> None:
+        """Prints what a restart of all services did."""
+        self._say(f"[blue]↻[/] {escape(line)}")
+
     def plan(self, plan: Plan) -> None:
         """Prints where the logs are, and the plan's notes."""
         self._say(f"[dim]Logs: {plan.log_dir}[/]")
@@ -60,7 +64,9 @@ class Printer:
         if plan.broker.credentials:
             self._say(f"NATS serves users whose seeds are in {plan.broker.credentials}: see docs/nats-api.md.")
         self._say("")
-        self._say("[dim]Ctrl-C drains and stops; twice, it stops at once.[/]")
+        self._say(
+            "[dim]Ctrl-C drains and stops; twice, it stops at once. SIGHUP restarts one process after another.[/]"
+        )
 
     def stopping(self) -> None:
         """Prints that the mesh drains."""

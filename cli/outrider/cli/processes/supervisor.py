@@ -11,6 +11,7 @@ from outrider.cli.bus.rights import ADMIN, SUPERVISOR
 from outrider.cli.processes.first_key import keep_first_key
 from outrider.cli.processes.keeper import ProcessEvents, ProcessKeeper, StartError
 from outrider.cli.processes.plan import Plan
+from outrider.cli.processes.restarts import STOP_ORDER, RollingRestart
 from outrider.cli.processes.secure import keep_fresh
 from outrider.mesh.access import BROKERS, DOORS
 from outrider.mesh.bus import Bus, find_login
@@ -18,8 +19,6 @@ from outrider.mesh.errors import OutriderError
 from outrider.mesh.registry import Member, Registry, State
 from outrider.mesh.tasks import Tasks
 
-STOP_ORDER = ("gateway", "verifier", "proposer", "tokenizer", "kvcache")
-"""Each kind needs the kinds after it, and NATS, to finish its work in flight."""
 NATS_PATIENCE_S = 5.0
 
 
@@ -35,11 +34,17 @@ class Supervisor:
         self._broker: ProcessKeeper | None = None
         self._killed = False
         self._services: list[ProcessKeeper] = []
+        self._restart = RollingRestart(self._services, plan.patience_s, events)
+        self._restart_asked = asyncio.Event()
 
     @property
     def keepers(self) -> list[ProcessKeeper]:
-        """Keepers of all processes, NATS first."""
+        """Keepers of all processes, NATS first; without a new process that is to replace another."""
         return [*([self._broker] if self._broker else []), *self._services]
+
+    @property
+    def _all_services(self) -> list[ProcessKeeper]:
+        return [*self._services, *([self._restart.candidate] if self._restart.candidate else [])]
 
     async def start(self) -> None:
         """Returns when every service has been ready; `StartError` if a service cannot start.
@@ -51,19 +56,26 @@ class Supervisor:
             if self._plan.broker.credentials:
                 BROKERS.remember(self._plan.broker.url, self._plan.broker.credentials)
         self._follow_certificates()
-        self._services = [ProcessKeeper(spec, self._events) for spec in self._plan.services]
+        self._services += [ProcessKeeper(spec, self._events) for spec in self._plan.services]
         await self._unless_failed(self._join())
         await self._unless_failed(self._all_ready())
         await self._open_doors()
 
     async def run(self) -> None:
         """Never returns; `StartError` if a service died and cannot restart."""
-        await self._unless_failed(asyncio.Event().wait())
+        while True:
+            await self._unless_failed(self._restart_asked.wait())
+            self._restart_asked.clear()
+            await self._unless_failed(self._restart.run())
+
+    def ask_to_restart(self) -> None:
+        """Replaces all services by new processes, one at a time; NATS stays."""
+        self._restart_asked.set()
 
     async def stop(self) -> None:
         """Drains and ends all processes, NATS last; kills a process that does not end in time."""
         for kind in STOP_ORDER:
-            keepers = [keeper for keeper in self._services if keeper.spec.kind == kind]
+            keepers = [keeper for keeper in self._all_services if keeper.spec.kind == kind]
             await asyncio.gather(*(keeper.stop(self._plan.patience_s[kind]) for keeper in keepers))
         if not self._killed:
             self._registry.leave()
@@ -77,7 +89,7 @@ class Supervisor:
     def kill(self) -> None:
         """Ends all processes at once; `stop` then returns without a wait."""
         self._killed = True
-        for keeper in self.keepers:
+        for keeper in [*self.keepers, *self._all_services]:
             keeper.kill()
 
     async def _join(self) -> None:
@@ -125,18 +137,19 @@ class Supervisor:
         for member in members:
             if member.state == State.READY:
                 address = self._plan.address if member.kind == "gateway" else member.address
-                for keeper in self._services:
+                for keeper in self._all_services:
                     keeper.note_ready(member.instance, address)
 
     async def _unless_failed(self, work: Coroutine[Any, Any, Any]) -> None:
         """Awaits ``work``; raises `StartError` if a process fails for good before ``work`` is done."""
         task = asyncio.ensure_future(work)
         try:
-            await asyncio.wait({task, *(keeper.task for keeper in self.keepers)}, return_when=asyncio.FIRST_COMPLETED)
-            for keeper in self.keepers:
-                if keeper.task.done():
-                    keeper.task.result()
-            if task.done():
-                task.result()
+            while not task.done():
+                kept = {keeper.task for keeper in self.keepers if not keeper.task.done()}
+                await asyncio.wait({task, *kept}, return_when=asyncio.FIRST_COMPLETED)
+                for keeper in self.keepers:
+                    if keeper.task.done():
+                        keeper.task.result()
+            task.result()
         finally:
             task.cancel()

@@ -25,6 +25,7 @@ from outrider.gateway.generation.in_flight import Flights
 from outrider.gateway.generation.intake import Generations
 from outrider.gateway.settings import GatewaySettings
 from outrider.mesh.errors import Unavailable
+from outrider.mesh.registry import State
 from outrider.mesh.service import Mesh
 from outrider.mesh.telemetry import render
 from outrider.mesh.telemetry.metrics import CONTENT_TYPE
@@ -42,6 +43,8 @@ def make_app(mesh: Mesh, flights: Flights, settings: GatewaySettings, access: Ac
         return json_response(Health())
 
     async def readyz(request: Request) -> Response:
+        if mesh.registry.state == State.DRAINING:
+            raise Unavailable("this gateway is about to end", retry_after=1.0)
         models = await ready_models(generations.models)
         if not models:
             raise Unavailable("no model has both a tokenizer and a verifier that answer", retry_after=1.0)

@@ -177,6 +177,12 @@ class Flights:
         await flight.close()
         await flight.settle(self._tasks)
 
+    def leave_all(self) -> None:
+        """Leaves the resumable flights to other gateways: their verifiers keep them for ``lease_s`` seconds."""
+        for flight in self._flights:
+            if flight.recording.resumable:
+                flight.disown()
+
     def _has_flight(self, key: Key) -> bool:
         return any(flight.key == key for flight in self._flights)
 

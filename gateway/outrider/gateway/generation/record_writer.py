@@ -126,7 +126,7 @@ class Recording:
         recorded: bool,
     ) -> None:
         self.key, self.record, self.recorded = key, record, recorded
-        self._streams, self._writer, self._resumable = streams, writer, resumable
+        self._streams, self._writer, self.resumable = streams, writer, resumable
         self._current, self._miss_reported = recorded, False
         self._task: asyncio.Task[None] | None = None
 
@@ -169,7 +169,7 @@ class Recording:
     @property
     def _due(self) -> bool:
         """Whether the ledger ought to have the record: the flight is resumable, and each choice has a verifier."""
-        return self._resumable and all(stream.placed for stream in self._streams)
+        return self.resumable and all(stream.placed for stream in self._streams)
 
     async def _keep(self, write: asyncio.Task[None] | None) -> None:
         if write is not None:

@@ -50,7 +50,7 @@ _PING_STRIKES = 20
 """Pings that may come too early before a client's connection is closed."""
 
 
-def door(message_bytes: int) -> tuple[tuple[str, int], ...]:
+def door(message_bytes: int, *, share: bool) -> tuple[tuple[str, int], ...]:
     """Options of a server that strangers may reach: a longer message is refused before it is decoded."""
     bounds = {
         "grpc.max_receive_message_length": message_bytes,
@@ -58,5 +58,6 @@ def door(message_bytes: int) -> tuple[tuple[str, int], ...]:
         "grpc.absolute_max_metadata_size": METADATA_BYTES,
         "grpc.max_concurrent_streams": STREAMS,
         "grpc.http2.max_ping_strikes": _PING_STRIKES,
+        "grpc.so_reuseport": int(share),
     }
     return tuple((dict(SERVER) | bounds).items())

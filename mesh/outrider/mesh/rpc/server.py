@@ -27,8 +27,8 @@ class Server:
     for a Unix ``socket``, it listens there as well.
 
     With ``certificates`` the port speaks TLS only. Callers then need a certificate, and `outrider.mesh.rpc.callers`
-    says what they may call, unless the server is ``public``; then messages may have ``message_bytes``. The socket,
-    which only this user's processes can open, has neither.
+    says what they may call, unless the server is ``public``; then messages may have ``message_bytes``, and processes may
+    ``share`` the port. The socket, which only this user's processes can open, has neither.
     """
 
     def __init__(
@@ -40,15 +40,16 @@ class Server:
         certificates: Certificates | None = None,
         public: bool = False,
         message_bytes: int = options.MESSAGE_BYTES,
+        share: bool = False,
     ) -> None:
         self.host = host
         self.port = port
         self.socket = socket
-        self._certificates, self._public = certificates, public
+        self._certificates, self._public, self._share = certificates, public, share
         self._router = _Router(None if certificates is None or public else Callers(certificates).admit)
         self._health = health.aio.HealthServicer()
         self._server = grpc.aio.server(
-            options=options.door(message_bytes) if public else options.SERVER,
+            options=options.door(message_bytes, share=share) if public else options.SERVER,
             maximum_concurrent_rpcs=options.CALLS if public else None,
         )
         self._server.add_generic_rpc_handlers((self._router,))
@@ -63,7 +64,8 @@ class Server:
     async def start(self) -> None:
         """Listens, not serving yet; `Unavailable` when the port is taken. `port` then holds the real one."""
         await self._health.set("", _STATUS.NOT_SERVING)
-        require_free(self.host, self.port)
+        if not self._share:
+            require_free(self.host, self.port)
         self.port = self._add_port(join(self.host, self.port))
         if self.socket is not None:
             self._server.add_insecure_port(f"unix:{self.socket}")

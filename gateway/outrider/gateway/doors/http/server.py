@@ -68,6 +68,10 @@ class HttpServer:
         self.port = listener.getsockname()[1]
         self._serving = tasks.spawn(self._server.serve([listener]), "http server")
 
+    def leave(self) -> None:
+        """Has every answer close its connection from now on."""
+        self._server.server_state.default_headers.append((b"connection", b"close"))
+
     async def drain(self) -> None:
         """Accepts no new connections, and returns when the last answer has been sent."""
         self._server.should_exit = True
