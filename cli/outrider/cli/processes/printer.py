@@ -64,9 +64,7 @@ class Printer:
         if plan.broker.credentials:
             self._say(f"NATS serves users whose seeds are in {plan.broker.credentials}: see docs/nats-api.md.")
         self._say("")
-        self._say(
-            "[dim]Ctrl-C drains and stops; twice, it stops at once. SIGHUP restarts one process after another.[/]"
-        )
+        self._say("[dim]Ctrl-C drains and stops; twice, it stops at once. SIGHUP restarts the services one by one.[/]")
 
     def stopping(self) -> None:
         """Prints that the mesh drains."""

@@ -87,25 +87,25 @@ class RollingRestart:
 def alone(kind: str, settings: SettingsByKind) -> str:
     """Why a second process of ``kind`` cannot run beside the first; empty if it can."""
     values = settings[kind]
-    ports = [key for key in ("port", "grpc_port", "metrics_port") if key in values and values[key].source != "default"]
-    if kind == "gateway" and values["share_port"].value:
-        ports = [key for key in ports if key == "metrics_port"]
+    if kind == "gateway" and not values["share_port"].value:
+        return "gateway.share_port is false"
+    ports = ("metrics_port",) if kind == "gateway" else ("port", "metrics_port")
     if taken := [key for key in ports if values[key].value]:
-        return f"{kind}.{taken[0]} is for one process"
+        return f"{kind}.{taken[0]} is a port for one process"
+    if kind == "kvcache" and set(values["tiers"].value) != {"memory"}:
+        return "the new one reads the pages that the old one leaves behind"
     if kind in LOADED and values["device"].value != "cpu":
         return f"both would share the memory of {values['device'].value}"
     return ""
 
 
 def _lacks_memory(keeper: ProcessKeeper) -> str:
-    """Why the machine has no room for a second process like that of ``keeper``; empty if it has, or nothing is known."""
+    """Why the machine has no room for a second process like that of ``keeper``; empty if it has."""
     if keeper.spec.kind not in LOADED or keeper.child is None:
         return ""
     try:
-        taken, free = (
-            _kilobytes(f"/proc/{keeper.child.pid}/status", "VmRSS"),
-            _kilobytes("/proc/meminfo", "MemAvailable"),
-        )
+        taken = _kilobytes(f"/proc/{keeper.child.pid}/status", "VmRSS")
+        free = _kilobytes("/proc/meminfo", "MemAvailable")
     except (OSError, StopIteration):
         return ""
     return f"a second one takes {taken >> 10} MiB, and {free >> 10} MiB are free" if free < taken else ""

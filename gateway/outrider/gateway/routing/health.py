@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 import grpc
-from grpc_health.v1.health_pb2 import HealthCheckRequest
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthStub
 from outrider.mesh.registry import Member
 from outrider.mesh.rpc import stub
@@ -14,7 +14,9 @@ from outrider.mesh.tasks import Tasks
 
 
 class HealthWatches:
-    """One open health watch per verifier. ``on_lost`` is called with the instance of a verifier whose watch broke.
+    """One open health watch per verifier.
+
+    ``on_lost`` is called with the instance of a verifier whose watch broke, or that drains: it says NOT_SERVING.
 
     The watch of a killed process breaks within a round trip, that of a frozen process within the channel's keepalive.
     """
@@ -32,8 +34,9 @@ class HealthWatches:
     async def _watch(self, member: Member) -> None:
         call = stub(HealthStub, member.address, member.kind).Watch(HealthCheckRequest())
         try:
-            async for _ in call:
-                pass
+            async for response in call:
+                if response.status == HealthCheckResponse.NOT_SERVING:
+                    break
         except grpc.aio.AioRpcError:
             pass  # any error means that the watch broke
         finally:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from outrider.mesh.addresses import hold_port
 
 ALWAYS, STATIC = "outrider.verifier.bench.always", "outrider.verifier.bench.static"
 """Verifiers that ask every drafter at every step, and that admit requests in batches."""
+_OUTPUT = "up.txt"
 _READY_S = 600.0
 """Long enough to load a large model."""
 
@@ -53,6 +55,14 @@ class LocalMesh:
         arguments = _title(str(self.pids("nats")[0])).split("\0")
         return f"{'tls' if self._scheme == 'https' else 'nats'}://127.0.0.1:{arguments[arguments.index('--port') + 1]}"
 
+    def restart(self) -> None:
+        """Has `outrider up` replace all services, one process at a time."""
+        os.kill(self._pid, signal.SIGHUP)
+
+    def output(self) -> str:
+        """What `outrider up` has printed."""
+        return (self._logs / _OUTPUT).read_text()
+
     def metric(self, kind: str, name: str) -> float | None:
         """Sum of a metric over all processes of ``kind`` and all labels; None if no process has the metric."""
         values = [value for port in self._probes(kind) for value in _read(f"{self._scheme}://{port}/metrics", name)]
@@ -74,13 +84,14 @@ def running(
     draft: Path | None = None,
     program: str | None = None,
     secure: bool = False,
+    more: Sequence[str] = (),
 ) -> Iterator[LocalMesh]:
     """Runs a mesh with ``settings`` (``service.key``) over the defaults, inside the block or until SIGTERM.
 
     ``prefills`` are verifiers that compute prompts for the others. With ``proposers`` None, `outrider up` chooses their
     number. ``model`` and ``draft`` are Hugging Face directories; None means the shipped models.
     Verifiers run the module ``program``, in place of `outrider.verifier`. With ``secure`` the mesh is that of
-    `outrider up --secure`, which `access_to` finds by its URL.
+    `outrider up --secure`, which `access_to` finds by its URL. ``more`` are further arguments of `outrider up`.
 
     Raises:
         SystemExit: the mesh did not become ready.
@@ -91,12 +102,13 @@ def running(
     counts |= {"--program": program and f"verifier={program}"}
     command = [sys.executable, "-c", "from outrider.cli.main import main; main()", "up"]
     command += [str(part) for pair in counts.items() if pair[1] is not None for part in pair]
-    command += ["--secure"] if secure else []
+    command += [*(["--secure"] if secure else []), *more]
     ports = {"gateway.grpc_port": str(hold_port())}
     command += [part for key, value in (ports | dict(settings)).items() for part in ("--set", f"{key}={value}")]
     signal.signal(signal.SIGTERM, _leave)
     with tempfile.TemporaryDirectory(prefix="outrider-") as logs:
-        process = subprocess.Popen([*command, "--log-dir", logs], stdout=subprocess.DEVNULL)
+        with (Path(logs) / _OUTPUT).open("wb") as output:
+            process = subprocess.Popen([*command, "--log-dir", logs], stdout=output)
         try:
             url = f"{'https' if secure else 'http'}://127.0.0.1:{port}"
             _wait(url, process)

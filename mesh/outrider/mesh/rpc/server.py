@@ -27,8 +27,8 @@ class Server:
     for a Unix ``socket``, it listens there as well.
 
     With ``certificates`` the port speaks TLS only. Callers then need a certificate, and `outrider.mesh.rpc.callers`
-    says what they may call, unless the server is ``public``; then messages may have ``message_bytes``, and processes may
-    ``share`` the port. The socket, which only this user's processes can open, has neither.
+    says what they may call, unless the server is ``public``; then messages may have ``message_bytes``. The socket,
+    which only this user's processes can open, has neither. Processes that ``share`` a port listen on it together.
     """
 
     def __init__(
