@@ -20,9 +20,10 @@ from tests.processes import ServiceProcess
 class Gateway:
     """A gateway of the mesh; its streams wait ``patience_s`` seconds for a reader."""
 
-    def __init__(self, mesh: Stack, patience_s: float = 100) -> None:
+    def __init__(self, mesh: Stack, patience_s: float = 100, **more: object) -> None:
         self.port, self.grpc_port = hold_port(), hold_port()
         settings = {"lease_s": patience_s, "linger_s": patience_s, "silence_s": 0.5, "place_s": 240, "resume_s": 240}
+        settings |= more
         self.process: ServiceProcess = mesh.add("gateway", port=self.port, grpc_port=self.grpc_port, **settings)
 
     @property

@@ -195,11 +195,19 @@ async def test_a_request_waits_for_a_tokenizer_that_takes_the_place_of_a_killed_
 
 async def test_a_gateway_ends_its_streams_before_it_stops(mesh: Stack, expected: list[Streamed]) -> None:
     port = hold_port()
-    gateway = mesh.add("gateway", port=port)
+    gateway = mesh.add("gateway", port=port, leave_s=3)
     await asyncio.to_thread(gateway.wait_ready)
     url = f"http://127.0.0.1:{port}"
     await eventually(lambda: httpx.get(f"{url}/readyz").status_code == 200)
-    seen = await _all(mesh, gateway.terminate, url)
+
+    def leave() -> None:
+        gateway.terminate()
+        while (told := httpx.get(f"{url}/readyz")).status_code == 200:
+            time.sleep(0.02)
+        assert (told.status_code, told.headers["connection"]) == (503, "close")
+        assert "about to end" in told.json()["error"]["message"]
+
+    seen = await _all(mesh, leave, url)
     _agree(seen, expected)
     assert await asyncio.to_thread(gateway.wait) == 0
     with pytest.raises(ConnectionRefusedError):

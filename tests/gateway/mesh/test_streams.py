@@ -88,6 +88,23 @@ async def test_a_killed_gateway_costs_the_connection_and_nothing_else(
     assert other.count("resumptions_total") == submissions
 
 
+async def test_a_gateway_that_is_told_to_go_leaves_its_streams_to_others_and_to_their_verifiers(
+    streaming: Stack, other: Gateway, whole: RawStream
+) -> None:
+    leaving = Gateway(streaming, drain_s=0)
+    await leaving.ready()
+    submissions, begun = other.count("resumptions_total"), RawStream(leaving.url)
+    with streaming.latch.at(CUT):
+        reading = asyncio.create_task(begun.begin(**_asked(LENGTH)))
+        await eventually(lambda: len(begun.events) >= CUT - 1)
+        leaving.process.terminate()
+        with pytest.raises(httpx.RemoteProtocolError):
+            await reading
+        assert await asyncio.to_thread(leaving.process.wait) == 0
+    _agree(begun, await RawStream(other.url).resume(begun.request, begun.last), whole)
+    assert other.count("resumptions_total") == submissions
+
+
 async def test_a_gateway_goes_on_when_the_verifier_has_died_with_the_first(
     streaming: Stack, other: Gateway, whole: RawStream, streaming_registry: Registry
 ) -> None:

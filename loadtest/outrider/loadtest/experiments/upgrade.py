@@ -45,6 +45,7 @@ class Restart(msgspec.Struct, frozen=True):
     Attributes:
         gone_s: for each process that was replaced, the seconds from SIGTERM to its end.
         gaps_s: for each stream that ran meanwhile, its longest time between two tokens.
+        undisturbed_s: the same for the streams before, without a restart.
         whole: whether every service was replaced.
     """
 
@@ -54,6 +55,7 @@ class Restart(msgspec.Struct, frozen=True):
     altered: int
     gone_s: dict[str, float]
     gaps_s: list[float]
+    undisturbed_s: list[float]
     whole: bool
     why: list[str]
 
@@ -66,10 +68,9 @@ class Restart(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         """A few lines for the terminal."""
         gone = ", ".join(f"{name} {seconds:g}" for name, seconds in self.gone_s.items())
-        median, longest = statistics.median(self.gaps_s or [0.0]), max(self.gaps_s or [0.0])
         lines = [
             f"{self.name}: {self.streams} streams, {self.lost} lost, {self.altered} altered",
-            f"  longest gap of a stream: {median:.2f} s at the median, {longest:.2f} s at most",
+            f"  longest gap of a stream: {_spread(self.gaps_s)}; undisturbed: {_spread(self.undisturbed_s)}",
             f"  seconds from SIGTERM to the end: {gone}",
             *([] if self.whole else ["  the restart ended early"]),
             *(f"  {why}" for why in self.why),
@@ -100,6 +101,7 @@ class Readers:
         self._url, self._bodies = url, bodies
         self._expected: list[list[Any]] = []
         self.records: list[StreamRecord] = []
+        self.undisturbed_s: list[float] = []
         self.stop = asyncio.Event()
 
     async def learn(self) -> None:
@@ -109,6 +111,7 @@ class Readers:
         if wrong := [record for record in records if record.outcome != "whole"]:
             raise RuntimeError(f"an undisturbed stream was {wrong[0].outcome}: {wrong[0].why}")
         self._expected = [record.answer for record in records]
+        self.undisturbed_s = [longest_gap(record) for record in records]
 
     async def run(self) -> None:
         """Reads all answers at once; whoever has one reads it again."""
@@ -162,7 +165,7 @@ async def _restart(mesh: LocalMesh, readers: Readers, name: str) -> Restart:
     readers.stop.set()
     await reading
     gone_s = {process: float(seconds) for process, seconds in _GONE.findall(output)}
-    return _judge(name, readers.records, gone_s, ended)
+    return _judge(name, readers, gone_s, ended)
 
 
 def _wait(mesh: LocalMesh, before: int) -> tuple[str, str]:
@@ -175,7 +178,8 @@ def _wait(mesh: LocalMesh, before: int) -> tuple[str, str]:
     return output, ended[0]
 
 
-def _judge(name: str, records: Sequence[StreamRecord], gone_s: Mapping[str, float], ended: str) -> Restart:
+def _judge(name: str, readers: Readers, gone_s: Mapping[str, float], ended: str) -> Restart:
+    records = readers.records
     counts = {outcome: sum(record.outcome == outcome for record in records) for outcome in ("whole", "altered")}
     whole = ended.startswith("All")
     return Restart(
@@ -185,9 +189,14 @@ def _judge(name: str, records: Sequence[StreamRecord], gone_s: Mapping[str, floa
         altered=counts["altered"],
         gone_s=dict(gone_s),
         gaps_s=[longest_gap(record) for record in records],
+        undisturbed_s=readers.undisturbed_s,
         whole=whole,
         why=[*([] if whole else [ended]), *(record.why for record in records if record.why)],
     )
+
+
+def _spread(seconds: Sequence[float]) -> str:
+    return f"{statistics.median(seconds):.2f} s at the median, {max(seconds):.2f} s at most" if seconds else "none"
 
 
 def longest_gap(record: StreamRecord) -> float:
