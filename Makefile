@@ -7,7 +7,7 @@ CLIENT := clients/python/outrider_client
 SBOM := PYTHONWARNINGS=ignore .venv-tools/bin/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible
 ARGS ?=
 
-.PHONY: setup dev run test lint types proto proto-check client-sync client-sync-check bench kernels-report kernels-bench contract chaos attack cluster dashboards observe typescript clients-check lock sbom audit pocket wheel metrics-table clean
+.PHONY: setup dev run test lint types proto proto-check client-sync client-sync-check bench kernels-report kernels-bench contract chaos compat attack cluster dashboards observe typescript clients-check lock sbom audit pocket wheel metrics-table clean
 
 setup: .venv/.installed
 
@@ -95,6 +95,14 @@ dashboards: dev
 # Asks a real Prometheus for all that dashboards and alerts ask.
 observe: dev
 	$(BIN)/python -m outrider.loadtest.observe check $(ARGS)
+
+# Starts a mesh of another version, FROM, and restarts its services under load: to this version, and back.
+compat: dev
+	rm -rf out/compat
+	mkdir -p out/compat/source
+	git archive $(FROM) | tar -x -C out/compat/source
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --target out/compat/installed out/compat/source
+	$(BIN)/python -m outrider.loadtest upgrade --other out/compat/installed $(ARGS)
 
 typescript: dev
 	npm --prefix clients/typescript ci --no-audit --no-fund --ignore-scripts

@@ -27,7 +27,7 @@ from outrider.loadtest.attack.victims import compare
 from outrider.loadtest.load import prompts
 from outrider.loadtest.meshes import local_mesh
 from outrider.loadtest.meshes.local_mesh import LocalMesh
-from outrider.loadtest.meshes.version import LINK
+from outrider.loadtest.meshes.version import LINK, WITHOUT
 
 KINDS = ("gateway", "tokenizer", "proposer", "verifier", "kvcache")
 MOST_GONE_S = 5.0
@@ -134,7 +134,7 @@ def main() -> int:
         versions = Versions(Path(folder) / "other", options.other)
         more = ["--gateways", "2"]
         if options.other is not None:
-            os.environ[LINK] = str(Path(folder) / "other")
+            os.environ |= {LINK: str(Path(folder) / "other"), WITHOUT: " ".join(options.without)}
             versions.use_other()
             more += [part for kind in KINDS for part in ("--program", f"{kind}=outrider.loadtest.meshes.version")]
         settings = _SETTINGS | dict(text.split("=", 1) for text in options.set)
@@ -226,6 +226,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--max-tokens", type=int, default=1000, help="tokens of each")
     parser.add_argument("--model", type=Path, metavar="DIR", help="a Hugging Face directory; else the shipped target")
     parser.add_argument("--other", type=Path, metavar="DIR", help="where another version of Outrider is installed")
+    parser.add_argument(
+        "--without", action="append", default=[], metavar="KEY", help="a setting that the other version does not know"
+    )
     parser.add_argument("--set", action="append", default=[], metavar="SERVICE.KEY=VALUE", help="settings of the mesh")
     options = parser.parse_args()
     if min(options.streams, options.max_tokens) < 1:

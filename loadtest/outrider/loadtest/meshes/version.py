@@ -1,7 +1,8 @@
 """A service of another version of Outrider: ``outrider up --program KIND=outrider.loadtest.meshes.version``.
 
 The environment variable ``LOADTEST_OTHER_VERSION`` names a link. While the link exists, a new process runs the version
-that is installed in the directory to which the link points (``pip install --target``); else the present version.
+that is installed in the directory to which the link points (``pip install --target``); else the present version. The other
+version gets no flags of the settings in ``LOADTEST_WITHOUT``, which it does not know.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import sys
 from pathlib import Path
 
 LINK = "LOADTEST_OTHER_VERSION"
+WITHOUT = "LOADTEST_WITHOUT"
 _INSTANCE = "--instance"
 
 
@@ -19,8 +21,12 @@ def main() -> None:
     arguments = sys.argv[1:]
     kind = arguments[arguments.index(_INSTANCE) + 1].rpartition("-")[0]
     tree = Path(os.environ[LINK])
-    path = {"PYTHONPATH": str(tree.resolve())} if tree.exists() else {}
-    os.execve(sys.executable, [sys.executable, "-m", f"outrider.{kind}", *arguments], {**os.environ, **path})
+    environment = dict(os.environ)
+    if tree.exists():
+        environment["PYTHONPATH"] = str(tree.resolve())
+        unknown = {f"--{key}" for key in os.environ[WITHOUT].split()}
+        arguments = [argument for argument in arguments if argument.partition("=")[0] not in unknown]
+    os.execve(sys.executable, [sys.executable, "-m", f"outrider.{kind}", *arguments], environment)
 
 
 if __name__ == "__main__":
