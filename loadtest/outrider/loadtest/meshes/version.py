@@ -1,8 +1,8 @@
 """A service of another version of Outrider: ``outrider up --program KIND=outrider.loadtest.meshes.version``.
 
 The environment variable ``LOADTEST_OTHER_VERSION`` names a link. While the link exists, a new process runs the version
-that is installed in the directory to which the link points (``pip install --target``); else the present version. The other
-version gets no flags of the settings in ``LOADTEST_WITHOUT``, which it does not know.
+that is installed in the directory to which the link points (``pip install --target``); else the present version.
+``LOADTEST_WITHOUT`` lists settings that the other version does not know, and whose flags it does not get.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""A rolling restart of every service under load: `python -m outrider.loadtest upgrade`."""
