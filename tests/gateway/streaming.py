@@ -22,8 +22,8 @@ class Gateway:
 
     def __init__(self, mesh: Stack, patience_s: float = 100, **more: object) -> None:
         self.port, self.grpc_port = hold_port(), hold_port()
-        settings = {"lease_s": patience_s, "linger_s": patience_s, "silence_s": 0.5, "place_s": 240, "resume_s": 240}
-        settings |= more
+        waits = {"lease_s": patience_s, "linger_s": patience_s, "silence_s": 0.5, "place_s": 240, "resume_s": 240}
+        settings: dict[str, object] = waits | more
         self.process: ServiceProcess = mesh.add("gateway", port=self.port, grpc_port=self.grpc_port, **settings)
 
     @property
