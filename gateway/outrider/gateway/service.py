@@ -72,9 +72,12 @@ class GatewayService(Service):
             ),
             tls=ServerContext(door, ["http/1.1"]).context if door else None,
         )
-        self._http.start(mesh.tasks)
-        self._admin = self._open_admin(mesh, door) if settings.admin_address else None
         await self._open_grpc(mesh, door or mesh.certificates)
+        self._admin = self._open_admin(mesh, door) if settings.admin_address else None
+        self._http.start(
+            mesh.tasks
+        )  # last: a gateway that cannot start takes no requests from those that share its port
+        _log.info("listening", http=join(settings.host, self._http.port), grpc=join(self._grpc.host, self._grpc.port))
         self._nats = NatsDoor(mesh, self._flights, self._settings, self._tenants.access)
         self._callout = self._make_callout(mesh)
         if self._settings.nats_door:
@@ -105,7 +108,6 @@ class GatewayService(Service):
         add_InferenceServicer_to_server(inference, self._grpc)
         await self._grpc.start()
         await self._grpc.set_serving(True)
-        _log.info("listening", http=join(settings.host, self._http.port), grpc=join(self._grpc.host, self._grpc.port))
 
     def _open_admin(self, mesh: Mesh, door: Certificates | None) -> HttpServer:
         host, port = split(self._settings.admin_address)

@@ -92,18 +92,23 @@ class Child:
         with self.spec.log.open("rb") as log:
             log.seek(self._log_start)
             lines = log.read().decode("utf-8", "replace").splitlines()
-        reasons = [reason for line in lines if (reason := _reason(line))]
+        reasons = [reason for line in lines if (reason := _reason(line, self.instance))]
         sentence = reasons[-1] if reasons else f"{self.spec.kind}: it logged nothing"
         return f"{sentence.removeprefix('outrider ')} (log: {self.spec.log})"
 
 
-def _reason(line: str) -> str:
-    """The reason in a line of a log: the line itself, or the exception of a structured line."""
+def _reason(line: str, instance: str) -> str:
+    """The reason in a line of a log: the line itself, or the exception of a structured line of ``instance``.
+
+    A process that this one replaces writes to the same log.
+    """
     try:
-        return str(msgspec.json.decode(line, type=_Structured).exception).rpartition("\n")[2]
+        structured = msgspec.json.decode(line, type=_Structured)
     except msgspec.DecodeError:
         return line.strip()
+    return structured.exception.rpartition("\n")[2] if structured.instance in ("", instance) else ""
 
 
 class _Structured(msgspec.Struct):
     exception: str = ""
+    instance: str = ""

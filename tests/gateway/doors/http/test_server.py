@@ -73,6 +73,24 @@ async def test_an_answer_leaves_in_one_piece_and_all_of_it_before_the_connection
     await server.stop()
 
 
+async def test_a_request_that_still_waits_when_a_server_stops_gets_503() -> None:
+    asked = asyncio.Event()
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        asked.set()
+        await asyncio.Event().wait()
+
+    tasks, server = Tasks(), HttpServer(answer, "127.0.0.1", 0)
+    server.start(tasks)
+    async with httpx.AsyncClient() as client:
+        waiting = asyncio.create_task(client.get(f"http://127.0.0.1:{server.port}/"))
+        await asked.wait()
+        await server.stop()
+        told = await waiting
+    assert (told.status_code, told.headers["retry-after"]) == (503, "1")
+    assert told.json()["error"]["message"] == "this gateway is about to end"
+
+
 class Mark:
     """An object that a request holds."""
 

@@ -13,7 +13,7 @@ from outrider.gateway.doors.http.buffered_transport import BufferedTransport
 from outrider.gateway.doors.http.connections import Connections, notice_absence
 from outrider.gateway.errors import HeadersTooLarge, TargetTooLong, TimedOut, error_answer, error_headers
 from outrider.gateway.settings import Bounds
-from outrider.mesh.errors import InvalidRequest, OutriderError
+from outrider.mesh.errors import InvalidRequest, OutriderError, Unavailable
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 _FRAMING_PER_BYTE = 8
@@ -78,6 +78,16 @@ class Protocol(HttpToolsProtocol):
             self._refuse(error)
         else:
             self._watch()
+
+    def give_up(self) -> None:
+        """Answers a request whose answer has not begun with 503, and cuts an answer that has begun."""
+        if self.cycle is None or self.cycle.response_complete:
+            return
+        if self.cycle.response_started:
+            return self.transport.close()
+        self._refused = self.cycle.disconnected = True
+        self.cycle.message_event.set()
+        self._answer(Unavailable("this gateway is about to end", retry_after=1.0))
 
     def _feed(self, data: bytes) -> None:
         room = self._bounds.header_bytes - self._size

@@ -78,8 +78,11 @@ class HttpServer:
         await asyncio.shield(self._serving)
 
     async def stop(self) -> None:
-        """Breaks off the answers that are not finished."""
+        """Breaks off the answers that have begun, and answers other requests with 503."""
         self._server.should_exit = self._server.force_exit = True
+        for connection in list(self._server.server_state.connections):
+            if isinstance(connection, Protocol):
+                connection.give_up()
         answering = list(self._server.server_state.tasks)
         for task in answering:
             task.cancel()
