@@ -81,7 +81,7 @@ class Protocol(HttpToolsProtocol):
 
     def give_up(self) -> None:
         """Answers a request whose answer has not begun with 503, and cuts an answer that has begun."""
-        if self.cycle is None or self.cycle.response_complete:
+        if self._refused or self.cycle is None or self.cycle.response_complete:
             return
         if self.cycle.response_started:
             return self.transport.close()
