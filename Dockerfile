@@ -105,12 +105,12 @@ RUN pip install --no-index --no-deps /dist/*.whl && pip check
 # Triton launches kernels through a library that it compiles; images get it compiled, and no compiler.
 RUN mkdir /opt/outrider/launcher && if [ "$TORCH" = cuda ]; then \
     apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev && rm -rf /var/lib/apt/lists/* \
-    && python -m outrider.kernels.launcher /opt/outrider/launcher; fi
+    && python -m outrider.kernels.host_library /opt/outrider/launcher; fi
 
 
 FROM with-models AS engine
 ENV OUTRIDER_LAUNCHER=/opt/outrider/launcher \
-    TRITON_CACHE_MANAGER=outrider.kernels.launcher:Cache
+    TRITON_CACHE_MANAGER=outrider.kernels.host_library:Cache
 COPY --from=engine-build /opt/outrider /opt/outrider
 USER outrider
 

@@ -104,7 +104,7 @@ def test_nothing_in_the_wheel_but_two_commands_imports_what_it_leaves_out(unpack
     missing = {module(path.relative_to(root)) for root in roots for path in root.rglob("*.py")} - held.keys()
     assert not {(name, wanted) for name, path in held.items() for wanted in imports(path) if wanted in missing}
     loading = {name for name, path in held.items() if any(w.startswith("outrider.loadtest") for w in imports(path))}
-    assert loading == {f"outrider.cli.commands.{name}" for name in ("bench", "load", "trace_steps")}
+    assert loading == {f"outrider.cli.commands.{name}" for name in ("measuring.bench", "measuring.load", "trace_steps")}
 
 
 @pytest.mark.parametrize("command", [("bench",), ("load", "run"), ("trace-steps", "x")])

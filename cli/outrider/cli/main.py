@@ -22,7 +22,7 @@ from outrider.cli.commands.arguments import (
 from outrider.cli.commands.audit import audit_app
 from outrider.cli.commands.bus import bus_app
 from outrider.cli.commands.certs import certs_app
-from outrider.cli.commands.load import load_app
+from outrider.cli.commands.measuring.load import load_app
 from outrider.cli.commands.models import models_app
 from outrider.cli.commands.prompts import prompts_app
 from outrider.cli.commands.tenants import keys_app, tenants_app
@@ -153,7 +153,7 @@ def bench(
 ) -> None:
     """Load a mesh and report tokens/s, latencies and acceptance, speculation on and off in one run."""
     require_checkout("bench")
-    from outrider.cli.commands.bench import BenchOptions, run
+    from outrider.cli.commands.measuring.bench import BenchOptions, run
     from outrider.cli.processes.options import UpOptions
 
     mesh = UpOptions(port=0, model=model, draft=draft, config=config, sets=sets or [], secure=secure)

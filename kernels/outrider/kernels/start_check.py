@@ -13,7 +13,7 @@ from subprocess import SubprocessError
 
 from outrider.kernels.catalogue import entries
 from outrider.kernels.compilation import CAPABILITIES, compile_all, key, runs, target
-from outrider.kernels.launcher import load_launcher
+from outrider.kernels.host_library import load_launcher
 from outrider.kernels.shapes import SHAPES, names
 
 

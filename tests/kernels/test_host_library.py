@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-_LOAD = "from outrider.kernels.launcher import load_launcher; load_launcher()"
+_LOAD = "from outrider.kernels.host_library import load_launcher; load_launcher()"
 
 
 def run(folder: Path, *arguments: str, launcher: Path | None = None, path: str = "/nowhere") -> tuple[int, str]:
     """The exit code and the errors of Python with these arguments, a cache of its own and this ``PATH``."""
     environment = {name: value for name, value in os.environ.items() if name not in ("TRITON_INTERPRET", "CC")}
     environment |= {"PATH": path, "TRITON_CACHE_DIR": str(folder / "cache"), "OUTRIDER_LAUNCHER": str(launcher or "")}
-    environment["TRITON_CACHE_MANAGER"] = "outrider.kernels.launcher:Cache"
+    environment["TRITON_CACHE_MANAGER"] = "outrider.kernels.host_library:Cache"
     done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, env=environment, check=False)
     return done.returncode, done.stderr
 
@@ -24,7 +24,7 @@ def run(folder: Path, *arguments: str, launcher: Path | None = None, path: str =
 @pytest.fixture(scope="module")
 def launcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("launcher")
-    code, errors = run(folder, "-m", "outrider.kernels.launcher", str(folder), path=os.environ["PATH"])
+    code, errors = run(folder, "-m", "outrider.kernels.host_library", str(folder), path=os.environ["PATH"])
     assert code == 0, errors
     return folder
 

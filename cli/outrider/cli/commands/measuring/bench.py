@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import uvloop
-from outrider.cli.commands.measured_mesh import measured_mesh
+from outrider.cli.commands.measuring.measured_mesh import measured_mesh
 from outrider.cli.commands.stream import RequestError, served_model
 from outrider.cli.processes.keeper import StartError
 from outrider.cli.processes.options import UpOptions

@@ -141,7 +141,7 @@ def _measured(
     from dataclasses import replace
 
     import uvloop
-    from outrider.cli.commands.measured_mesh import measured_mesh
+    from outrider.cli.commands.measuring.measured_mesh import measured_mesh
     from outrider.cli.commands.stream import served_model
     from outrider.loadtest.ramp import run
     from outrider.mesh.access import access_to

@@ -1,4 +1,4 @@
-"""The library through which Triton launches kernels: ``python -m outrider.kernels.launcher DIR`` compiles it.
+"""The library through which Triton launches kernels: ``python -m outrider.kernels.host_library DIR`` compiles it.
 
 Triton itself compiles it before the first launch, and loads it from its cache. That takes a C compiler, and a cache on
 a file system that allows programs. An image with CUDA has neither. It has the library in the folder that the variable

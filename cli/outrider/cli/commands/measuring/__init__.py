@@ -1,0 +1,1 @@
+"""The commands that put load on a mesh, and the mesh that they measure."""
