@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +67,10 @@ class LocalMesh:
         """Sum of a metric over all processes of ``kind`` and all labels; None if no process has the metric."""
         values = [value for port in self._probes(kind) for value in _read(f"{self._scheme}://{port}/metrics", name)]
         return sum(values) if values else None
+
+    def metrics_urls(self, kinds: Iterable[str]) -> list[str]:
+        """Where processes of ``kinds`` show their metrics."""
+        return [f"{self._scheme}://{port}/metrics" for kind in kinds for port in self._probes(kind)]
 
     def _probes(self, kind: str) -> list[str]:
         logs = sorted(self._logs.glob(f"{kind}-*.log"))

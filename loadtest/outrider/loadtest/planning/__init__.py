@@ -1,0 +1,1 @@
+"""What a real mesh costs, a simulator of meshes with these costs, and plans found by it."""

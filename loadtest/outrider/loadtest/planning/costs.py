@@ -1,0 +1,78 @@
+"""Costs of steps by the number of sequences that decode, from the points of a profile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from outrider.loadtest.planning.profile import Limits, Profile, PromptCost, StepPoint
+
+
+@dataclass(frozen=True)
+class StepCosts:
+    """Costs of a verifier's steps. Lists have an entry for each number of decoding sequences, from 0.
+
+    Attributes:
+        seconds: time of a step without prompts; at 0 that of a step of prompts, without their rows.
+        tokens: tokens that a step adds to each sequence.
+        rows: rows of each sequence, its guesses included.
+        row_s: seconds that each row of a prompt adds.
+    """
+
+    seconds: list[float]
+    tokens: list[float]
+    rows: list[float]
+    row_s: float
+
+    def capacity(self, running: int, prompt: float, answer: float) -> float:
+        """Requests a second of a verifier that always has ``running`` sequences, by tokens of prompt and answer."""
+        steps = max(answer - 1, 1) / self.tokens[running]
+        return 1 / (prompt * self.row_s + steps * self.seconds[running] / running)
+
+
+def step_costs(points: Sequence[StepPoint], prompt: PromptCost, most: int) -> StepCosts:
+    """Costs for up to ``most`` sequences: a line between two points, the last line's slope beyond the last point.
+
+    Seconds never fall with more sequences, and a step adds one token at least.
+    """
+    points = sorted(points, key=lambda point: point.running)
+    at, running = np.arange(1, most + 1, dtype=float), np.asarray([point.running for point in points])
+    seconds = _line(at, running, np.asarray([point.seconds for point in points]))
+    tokens = np.interp(at, running, [point.tokens for point in points])
+    rows = np.interp(at, running, [point.rows for point in points])
+    return StepCosts(
+        seconds=[prompt.step_s, *np.maximum.accumulate(np.maximum(seconds, 1e-6)).tolist()],
+        tokens=[1.0, *np.maximum(tokens, 1.0).tolist()],
+        rows=[1.0, *np.maximum(rows, 1.0).tolist()],
+        row_s=prompt.row_s,
+    )
+
+
+def of_profile(profile: Profile, speculation: bool = True) -> StepCosts:
+    """The costs of a profile, with or without speculation."""
+    points = profile.speculative if speculation and profile.speculative else profile.plain
+    return step_costs(points, profile.prompt, profile.limits.max_running)
+
+
+def constant(step_s: float, limits: Limits, row_s: float = 0.0) -> StepCosts:
+    """Steps that take ``step_s`` for any number of sequences."""
+    return step_costs([StepPoint(1, 1, step_s, 1)], PromptCost(step_s, row_s), limits.max_running)
+
+
+def pays_until(plain: StepCosts, speculative: StepCosts) -> int | None:
+    """The most sequences for which speculation still makes more tokens a second; None if it pays at every number."""
+    for running in range(1, len(plain.seconds)):
+        if speculative.tokens[running] / speculative.seconds[running] < 1 / plain.seconds[running]:
+            return running - 1
+    return None
+
+
+def _line(at: np.ndarray, running: np.ndarray, seconds: np.ndarray) -> np.ndarray:
+    """Values between the points; beyond the last, at the slope of the last two points, which is 0 at least."""
+    inside: np.ndarray = np.interp(at, running, seconds)
+    if len(running) < 2:
+        return inside
+    slope = max(float((seconds[-1] - seconds[-2]) / max(running[-1] - running[-2], 1e-9)), 0.0)
+    beyond: np.ndarray = inside + np.maximum(at - running[-1], 0) * slope
+    return beyond
