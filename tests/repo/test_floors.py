@@ -98,6 +98,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "observe",
         "bench",
         "ramp",
+        "planning",
         "experiments",
         "__main__",
     ),

@@ -104,10 +104,11 @@ def test_nothing_in_the_wheel_but_two_commands_imports_what_it_leaves_out(unpack
     missing = {module(path.relative_to(root)) for root in roots for path in root.rglob("*.py")} - held.keys()
     assert not {(name, wanted) for name, path in held.items() for wanted in imports(path) if wanted in missing}
     loading = {name for name, path in held.items() if any(w.startswith("outrider.loadtest") for w in imports(path))}
-    assert loading == {f"outrider.cli.commands.{name}" for name in ("measuring.bench", "measuring.load", "trace_steps")}
+    measuring = {f"measuring.{name}" for name in ("bench", "load", "planning")}
+    assert loading == {f"outrider.cli.commands.{name}" for name in measuring | {"trace_steps"}}
 
 
-@pytest.mark.parametrize("command", [("bench",), ("load", "run"), ("trace-steps", "x")])
+@pytest.mark.parametrize("command", [("bench",), ("load", "run"), ("profile",), ("trace-steps", "x")])
 def test_a_command_that_needs_a_source_checkout_says_so(unpacked, command):
     done = subprocess.run(
         [sys.executable, "-B", "-S", "-c", "from outrider.cli.main import main; main()", *command],

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
+from outrider.cli.commands.measuring import planning
 from outrider.cli.commands.arguments import (
     ApiKey,
     Ca,
@@ -42,6 +43,8 @@ app.add_typer(models_app, name="models")
 app.add_typer(certs_app, name="certs", no_args_is_help=True)
 app.add_typer(bus_app, name="bus")
 app.add_typer(audit_app, name="audit")
+app.command()(planning.profile)
+app.command()(planning.plan)
 app.add_typer(load_app, name="load", no_args_is_help=True)
 
 
