@@ -51,7 +51,7 @@ class Plan(msgspec.Struct, frozen=True):
         saturation: requests a second that ``replicas`` take within the SLO.
         headroom: share of ``saturation`` that the demand leaves.
         busy: share of the time in which replicas work, by kind.
-        cost: of a million tokens of answers with the spare verifier, in the currency of the prices; None without prices.
+        cost: of a million tokens of answers with the spare verifier, in the prices' currency; None without prices.
         tokens_per_joule: of answers, with the spare verifier; None where no power is known.
         pays_below: requests a second with ``replicas`` up to which speculation pays; None where it always pays.
     """

@@ -7,17 +7,18 @@ from outrider.loadtest.planning.search import Plan
 from rich.table import Table
 
 
-def _table(*titles: str) -> Table:
+def columns(*titles: str) -> Table:
+    """A table without rules, whose first column is never wrapped."""
     shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for place, title in enumerate(titles):
-        shown.add_column(title, justify="right" if place else "left")
+        shown.add_column(title, justify="right" if place else "left", no_wrap=not place)
     return shown
 
 
 def parts(profile: Profile) -> Table:
     """Where the time of steps goes, in percent for each load; `publish` runs beside the steps."""
     names = sorted({part for load in profile.parts.values() for part in load})
-    shown = _table("load", "s", *(f"{name} %" for name in names))
+    shown = columns("load", "s", *(f"{name} %" for name in names))
     for load, seconds in profile.parts.items():
         whole = sum(value for part, value in seconds.items() if part != "publish") or 1.0
         shown.add_row(load, f"{whole:.3g}", *(f"{100 * seconds.get(name, 0) / whole:.1f}" for name in names))
@@ -26,7 +27,7 @@ def parts(profile: Profile) -> Table:
 
 def steps(profile: Profile) -> Table:
     """The steps by number of sequences, without and with speculation."""
-    shown = _table("mode", "sequences", "rows each", "ms a step", "tokens a step")
+    shown = columns("mode", "sequences", "rows each", "ms a step", "tokens a step")
     for mode, points in (("plain", profile.plain), ("speculative", profile.speculative)):
         for at in points:
             shown.add_row(mode, f"{at.running:.1f}", f"{at.rows:.2f}", f"{at.seconds * 1e3:.2f}", f"{at.tokens:.2f}")
@@ -47,7 +48,7 @@ def facts(profile: Profile) -> list[str]:
 
 def plan(found: Plan) -> Table:
     """The plan, a line for each figure."""
-    shown = _table("", "")
+    shown = columns("", "")
     for kind, count in found.replicas.items():
         spare = f" + {found.spare_verifiers}" if kind == "verifier" else ""
         shown.add_row(f"{kind} replicas", f"{count}{spare}, {100 * found.busy[kind]:.0f} % busy")
