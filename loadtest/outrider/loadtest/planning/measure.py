@@ -130,7 +130,7 @@ class _Measurement:
             computed=reduce.computed(loads),
             parts={load.name: load.parts for load in [prompts, *loads]},
             memory_bytes={kind: now.total(kind, "process_resident_memory_bytes") for kind in costs},
-            watts=self._meter.watts,
+            watts=watts / max(now.total("verifier", PROCESSES), 1) if (watts := self._meter.watts) else None,
         )
 
 

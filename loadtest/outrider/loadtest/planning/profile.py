@@ -68,7 +68,7 @@ class Profile(msgspec.Struct, frozen=True):
         computed: share of the prompts' tokens that were not found in pages.
         parts: seconds of steps by part, for each load.
         memory_bytes: resident memory of all processes of a kind.
-        watts: power of GPUs or packages while loaded; None where nothing told it.
+        watts: power of GPUs or packages while loaded, for each verifier; None where nothing told it.
     """
 
     format: str
