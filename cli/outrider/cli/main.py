@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
-from outrider.cli.commands.measuring import planning
 from outrider.cli.commands.arguments import (
     ApiKey,
     Ca,
@@ -23,6 +22,7 @@ from outrider.cli.commands.arguments import (
 from outrider.cli.commands.audit import audit_app
 from outrider.cli.commands.bus import bus_app
 from outrider.cli.commands.certs import certs_app
+from outrider.cli.commands.measuring import planning
 from outrider.cli.commands.measuring.load import load_app
 from outrider.cli.commands.models import models_app
 from outrider.cli.commands.prompts import prompts_app

@@ -30,7 +30,10 @@ _TYPES = {
 
 
 class FrameUsage(msgspec.Struct, array_like=True, frozen=True):
-    """The cost of a request; ``emitted`` tokens of earlier verifiers are not counted in the other fields."""
+    """The cost of a request; ``emitted`` tokens of earlier verifiers are not counted in the other fields.
+
+    ``verified[i]`` is the number of steps that verified guesses and accepted ``i`` of them.
+    """
 
     prompt_tokens: int
     completion_tokens: int
@@ -40,6 +43,7 @@ class FrameUsage(msgspec.Struct, array_like=True, frozen=True):
     steps: int = 0
     lossy: bool = False
     emitted: int = 0
+    verified: list[int] = []
 
 
 class Alternative(msgspec.Struct, array_like=True, frozen=True):

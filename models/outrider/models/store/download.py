@@ -121,7 +121,14 @@ class Download:
 
     def _require_room(self, files: Sequence[RemoteFile]) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
-        here = sum(path.stat().st_size for path in (self._folder / "blobs").glob(f"*{_PARTIAL}"))
+        here = sum(map(_size, (self._folder / "blobs").glob(f"*{_PARTIAL}")))
         lacking = sum(file.size for file in files) - here - shutil.disk_usage(self._folder).free
         if lacking > 0:
             raise hub.no_room(self._name, lacking)
+
+
+def _size(partial: Path) -> int:
+    try:
+        return partial.stat().st_size
+    except FileNotFoundError:  # another process has brought the whole file meanwhile
+        return 0
