@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import grpc
 import msgspec
 from outrider.mesh.errors import ConfigError, InvalidRequest
+from outrider.mesh.heap import give_memory_back
 from outrider.mesh.service import Mesh, Service
 from outrider.mesh.telemetry import counter, get_logger, histogram
 from outrider.mesh.worker import lower_priority
@@ -84,10 +85,11 @@ class TokenizerService(Service, pb_grpc.TokenizerServicer):
         """Ids of texts and chats; long ones are encoded in threads, huge ones in turns, so that others do not wait."""
         with _encoding.time():
             if size(request) <= _INLINE_BYTES:
-                response = encode(self._tokenizer, request)
+                response = self._encode(request)
             else:
-                pool = self._huge if size(request) > _HUGE_BYTES else None
-                response = await asyncio.get_running_loop().run_in_executor(pool, encode, self._tokenizer, request)
+                huge = size(request) > _HUGE_BYTES
+                pool, work = (self._huge, self._encode_huge) if huge else (None, self._encode)
+                response = await asyncio.get_running_loop().run_in_executor(pool, work, request)
         _encoded.inc(sum(len(output.ids) for output in response.outputs) // 4)
         return response
 
@@ -109,6 +111,15 @@ class TokenizerService(Service, pb_grpc.TokenizerServicer):
             has_chat_template=self._tokenizer.has_chat_template,
             eos_token_ids=self._tokenizer.eos_token_ids,
         )
+
+    def _encode(self, request: pb.EncodeRequest) -> pb.EncodeResponse:
+        return encode(self._tokenizer, request)
+
+    def _encode_huge(self, request: pb.EncodeRequest) -> pb.EncodeResponse:
+        try:
+            return self._encode(request)
+        finally:
+            give_memory_back()
 
     def _decode(self, ids: list[int], keep_special: bool) -> str:
         try:
