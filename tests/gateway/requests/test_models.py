@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
@@ -66,7 +65,7 @@ def unplaced(model: str) -> float | None:
 
 
 async def test_a_model_needs_a_tokenizer_and_a_verifier_of_one_vocabulary(reader: Registry, announce: Announce) -> None:
-    models = Models(reader, Counter[str]().__getitem__)
+    models = Models(reader)
     await announce("verifier", "a")
     await announce("tokenizer", "b", vocabulary="other")
     assert models.all() == []
@@ -78,7 +77,7 @@ async def test_a_model_needs_a_tokenizer_and_a_verifier_of_one_vocabulary(reader
 
 
 async def test_an_unknown_model_is_told_apart_from_one_that_is_away(reader: Registry, announce: Announce) -> None:
-    models = Models(reader, Counter[str]().__getitem__)
+    models = Models(reader)
     for kind in ("tokenizer", "verifier"):
         await announce(kind, f"stays-{kind}", model="stays")
     leaving = [await announce(kind, f"leaves-{kind}", model="leaves") for kind in ("tokenizer", "verifier")]
@@ -97,7 +96,7 @@ async def test_an_unknown_model_is_told_apart_from_one_that_is_away(reader: Regi
 async def test_a_gateway_that_has_just_started_waits_for_members_that_it_has_not_heard_of(
     reader: Registry, announce: Announce, others: bool
 ) -> None:
-    models = Models(reader, Counter[str]().__getitem__)
+    models = Models(reader)
     for kind in ("tokenizer", "verifier") if others else ():
         await announce(kind, f"other-{kind}", model="other")
     found = asyncio.create_task(models.wait_for("m", lambda _: True, 0))
@@ -109,7 +108,7 @@ async def test_a_gateway_that_has_just_started_waits_for_members_that_it_has_not
 
 @pytest.mark.parametrize("times", [Times(news_s=0)], ids=["knows all"])
 async def test_a_gateway_that_knows_all_members_waits_for_no_other_model(reader: Registry, announce: Announce) -> None:
-    models = Models(reader, Counter[str]().__getitem__)
+    models = Models(reader)
     for kind in ("tokenizer", "verifier"):
         await announce(kind, f"other-{kind}", model="other")
     with pytest.raises(UnknownModel):
@@ -121,7 +120,7 @@ async def test_a_gateway_that_knows_all_members_waits_for_no_other_model(reader:
 async def test_a_request_for_a_cold_model_waits_for_a_verifier_and_counts_as_unplaced(
     reader: Registry, announce: Announce, name: str | None
 ) -> None:
-    models = Models(reader, Counter[str]().__getitem__, ["m"], cold_s=600)
+    models = Models(reader, ["m"], cold_s=600)
     assert models.names() == ["m"]
     found = asyncio.create_task(models.wait_for(name, lambda _: True, 0))
     await eventually(lambda: unplaced("m") == 1)
@@ -134,7 +133,7 @@ async def test_a_request_for_a_cold_model_waits_for_a_verifier_and_counts_as_unp
 
 @pytest.mark.parametrize("times", [Times(news_s=0)], ids=["knows all"])
 async def test_a_cold_model_that_nobody_wakes_is_away_and_any_other_does_not_exist(reader: Registry) -> None:
-    models = Models(reader, Counter[str]().__getitem__, ["m"], cold_s=0)
+    models = Models(reader, ["m"], cold_s=0)
     with pytest.raises(Unavailable, match="no service is ready for the model m"):
         await models.wait_for("m", lambda _: True, 600)
     with pytest.raises(UnknownModel, match="'nope' does not exist; there are: m"):
@@ -144,7 +143,7 @@ async def test_a_cold_model_that_nobody_wakes_is_away_and_any_other_does_not_exi
 
 
 async def test_a_cold_model_is_one_of_several_though_nobody_serves_it(reader: Registry, announce: Announce) -> None:
-    models = Models(reader, Counter[str]().__getitem__, ["cold"])
+    models = Models(reader, ["cold"])
     for kind in ("tokenizer", "verifier"):
         await announce(kind, f"one-{kind}")
     with pytest.raises(InvalidRequest, match="there are: cold, m"):
@@ -152,7 +151,7 @@ async def test_a_cold_model_is_one_of_several_though_nobody_serves_it(reader: Re
 
 
 async def test_a_model_need_not_be_named_where_there_is_only_one(reader: Registry, announce: Announce) -> None:
-    models = Models(reader, Counter[str]().__getitem__)
+    models = Models(reader)
     for kind in ("tokenizer", "verifier"):
         await announce(kind, f"one-{kind}")
     assert models.find(None).name == "m"
@@ -162,24 +161,18 @@ async def test_a_model_need_not_be_named_where_there_is_only_one(reader: Registr
         models.find(None)
 
 
-async def test_a_verifier_has_the_load_that_it_tells_or_ours_and_a_draining_one_is_not_asked(
-    reader: Registry, announce: Announce
-) -> None:
-    ours = Counter({"b": 5})
-    models = Models(reader, ours.__getitem__)
+async def test_a_draining_verifier_is_not_asked(reader: Registry, announce: Announce) -> None:
+    models = Models(reader)
     await announce("tokenizer", "t")
-    await announce("verifier", "a", load=3)
-    await announce("verifier", "b", load=1)
-    await announce("verifier", "c", load=2)
-    await announce("verifier", "d", load=0, state=State.DRAINING)
-    loads = {member.instance: models.load(member) for member in models.verifiers(models.find("m"))}
-    assert loads == {"a": 3, "b": 5, "c": 2}
+    await announce("verifier", "a")
+    await announce("verifier", "b", state=State.DRAINING)
+    assert [member.instance for member in models.verifiers(models.find("m"))] == ["a"]
 
 
 async def test_while_a_vocabulary_is_exchanged_the_one_with_more_verifiers_serves(
     reader: Registry, announce: Announce
 ) -> None:
-    models = Models(reader, Counter[str]().__getitem__)
+    models = Models(reader)
     for vocabulary, verifiers in (("old", 1), ("new", 2)):
         await announce("tokenizer", f"t-{vocabulary}", vocabulary=vocabulary)
         for number in range(verifiers):
@@ -190,7 +183,7 @@ async def test_while_a_vocabulary_is_exchanged_the_one_with_more_verifiers_serve
 async def test_who_computes_prompts_for_others_is_asked_only_where_there_is_nobody_else(
     reader: Registry, announce: Announce
 ) -> None:
-    models = Models(reader, Counter[str]().__getitem__)
+    models = Models(reader)
     await announce("tokenizer", "t")
     await announce("verifier", "p", role="prefill")
     served = models.find("m")

@@ -32,14 +32,11 @@ class ServedModel(msgspec.Struct, frozen=True):
 class Models:
     """The models that the registry's members serve, and the ``cold`` ones, which may have no verifier at the moment.
 
-    ``in_flight`` counts this gateway's streams on an instance. Requests wait for a cold model for ``cold_s`` seconds.
+    Requests wait for a cold model for ``cold_s`` seconds.
     """
 
-    def __init__(
-        self, registry: Registry, in_flight: Callable[[str], int], cold: Collection[str] = (), cold_s: float = 0.0
-    ) -> None:
+    def __init__(self, registry: Registry, cold: Collection[str] = (), cold_s: float = 0.0) -> None:
         self._registry = registry
-        self._in_flight = in_flight
         self._cold, self._cold_s = frozenset(cold), cold_s
         self._seen = set(cold)
         self._models_changes, self._models = -1, list[ServedModel]()
@@ -129,10 +126,6 @@ class Models:
 
     def _ready(self, kind: str) -> list[Member]:
         return [member for member in self._registry.members(kind) if member.state == State.READY]
-
-    def load(self, member: Member) -> int:
-        """Requests of a verifier: the number that it announced last, or this gateway's streams on it if more."""
-        return max(int(member.status.get("load", 0)), self._in_flight(member.instance))
 
 
 def _identity(member: Member) -> tuple[str, str]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import grpc
 from outrider.gateway.requests.attempts import TRANSIENT
+from outrider.gateway.requests.loads import Loads
 from outrider.gateway.requests.models import Models, ServedModel
 from outrider.gateway.routing import Ask, VerifierSelection
 from outrider.gateway.routing.banned_grammars import BannedGrammars
@@ -54,15 +54,15 @@ class Verifiers:
         self._lease_s, self._submit_s = settings.lease_s, settings.submit_s
         self._heartbeat_s = settings.heartbeat_s
         self._selection, self._watches = selection, HealthWatches(tasks, on_lost)
-        self._in_flight: Counter[str] = Counter()
+        self._loads = Loads()
         self.isolation, self.banned, self.erased = asyncio.Lock(), banned, ErasedTenants()
-        self.models = Models(registry, self._in_flight.__getitem__, settings.cold_models, settings.cold_place_s)
+        self.models = Models(registry, settings.cold_models, settings.cold_place_s)
         self._draining: set[str] = set()
         registry.on_change("verifier", self._on_members)
 
     def candidates(self, ask: Ask, served: ServedModel, avoid: Collection[str] = ()) -> list[Member]:
         """The verifiers of the ``served`` model, in the order of the selection; instances to ``avoid`` come last."""
-        return self._selection.order(ask, self.models.verifiers(served), self.models.load, avoid)
+        return self._selection.order(ask, self.models.verifiers(served), self._loads.of, avoid)
 
     async def submit(self, ask: Ask, message: pb.SubmitRequest, member: Member) -> OutriderError | None:
         """Submits a job to ``member``; returns the refusal, or None if ``member`` took the job.
@@ -131,13 +131,14 @@ class Verifiers:
 
     def _on_members(self, members: list[Member]) -> None:
         self._selection.breakers.keep(member.instance for member in members)
+        self._loads.hear(members)
         for member in members:
             (self._draining.add if member.state == State.DRAINING else self._draining.discard)(member.instance)
 
     async def _submit(self, message: pb.SubmitRequest, member: Member) -> OutriderError | None:
         """The refusal of ``member``, or None; the stream counts as one on ``member`` before the answer is there."""
         breakers, instance = self._selection.breakers, member.instance
-        self._in_flight[instance] += 1
+        self._loads.enter(instance)
         breakers.note_request(instance)
         try:
             await call(_stub(member.address).Submit, message, self._submit_s)
@@ -156,14 +157,12 @@ class Verifiers:
 
     def enter(self, member: Member) -> None:
         """Counts a stream on ``member``, and watches ``member``."""
-        self._in_flight[member.instance] += 1
+        self._loads.enter(member.instance)
         self._watches.start(member)
 
     def leave(self, member: Member) -> None:
         """Ends the count of a stream on ``member``."""
-        self._in_flight[member.instance] -= 1
-        if not self._in_flight[member.instance]:
-            del self._in_flight[member.instance]
+        self._loads.leave(member.instance)
 
     def present(self, member: Member) -> bool:
         """Whether the registry still knows ``member``."""
