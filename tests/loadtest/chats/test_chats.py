@@ -17,7 +17,7 @@ from outrider.loadtest.chats.chat_turns import ChatTurn, Steps
 from outrider.loadtest.chats.figures import best_fixed, publish, publish_stories
 from outrider.loadtest.chats.fresh_meshes import AFTER, FRESH
 from outrider.loadtest.chats.library import PARTS, NoveltyFilter, files
-from outrider.loadtest.chats.supply import KINDS, MIXED, TEMPERATURES, ChatSupply
+from outrider.loadtest.chats.supply import KINDS, MIXED, TEMPERATURES, ChatSupply, endless
 from outrider.loadtest.load.arrivals import Sample
 from outrider.loadtest.load.client import Reply
 from outrider.loadtest.load.prompts import PromptsError
@@ -52,6 +52,13 @@ def test_each_question_about_a_long_context_is_about_another_passage() -> None:
     assert all(8_000 <= len(each.text) <= 28_000 for each in requests)
     short = ChatSupply(context=(200, 300)).take("rag", 10)
     assert max(len(each.text) for each in short) < 4_000
+
+
+def test_an_endless_mix_has_every_kind_and_repeats_no_prompt() -> None:
+    made = list(itertools.islice(endless(MIXED, seed=1, max_tokens=8), 15))
+    assert Counter(each.kind for each in made) == dict.fromkeys(KINDS, 3)
+    many = Counter(each.text for each in itertools.islice(endless("code", seed=1), 1500))
+    assert max(many.values()) == 1
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import msgspec
 from outrider.loadtest.chats import codes, edits, everyday, forms, passages
@@ -71,3 +72,19 @@ class ChatSupply:
         most = 1 if workload == "prefill" else chat.max_tokens
         bound = min(most, self._max_tokens or most)
         return msgspec.structs.replace(chat, temperature=temperature, seed=next(self._seeds), max_tokens=bound)
+
+
+def endless(
+    workload: str, seed: int, max_tokens: int | None = None, temperature: float | None = None
+) -> Iterator[ChatRequest]:
+    """Requests of ``workload`` without end; a mix has each kind once in every round.
+
+    When none is left, all come again, each behind a number, so that no prompt begins as an earlier one.
+    """
+    several = len(KINDS) if workload == MIXED else 1
+    for lap in itertools.count():
+        supply = ChatSupply(seed, max_tokens=max_tokens)
+        with suppress(PromptsError):
+            while True:
+                for chat in supply.take(workload, several, temperature):
+                    yield msgspec.structs.replace(chat, text=f"({lap}) {chat.text}") if lap else chat

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from outrider.loadtest.chats.supply import ChatSupply
+from outrider.loadtest.chats.supply import endless
 from outrider.loadtest.load import client
 from outrider.loadtest.load.client import Reply
 from outrider.loadtest.load.prompts import unique
@@ -75,10 +75,8 @@ async def run(plan: Plan, settings: dict[str, Any], progress: Callable[[str], No
 def _requests(plan: Plan) -> Iterator[Request]:
     """Requests without end; each prompt is sent once."""
     if plan.workload is not None:
-        supply = ChatSupply(plan.seed, max_tokens=plan.max_tokens)
-        while True:
-            for chat in supply.take(plan.workload, 1, plan.temperature):
-                yield chat.body({}), client.CHATS
+        for chat in endless(plan.workload, plan.seed, plan.max_tokens, plan.temperature):
+            yield chat.body({}), client.CHATS
     for number, prompt in enumerate(unique(plan.prompts, str(plan.seed))):
         body = {"prompt": prompt, "max_tokens": plan.max_tokens, "seed": plan.seed + number, "ignore_eos": True}
         yield body | {"temperature": plan.temperature}, client.COMPLETIONS
