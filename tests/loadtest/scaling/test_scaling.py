@@ -94,6 +94,12 @@ def test_a_time_without_a_value_counts_as_nothing(url: str) -> None:
     assert found == [(100.0, {"requests": 7.0}), (115.0, {"requests": 0.0}), (130.0, {"requests": 0.0})]
 
 
+def test_times_that_prometheus_rounds_to_milliseconds_are_those_that_were_asked_for(url: str) -> None:
+    began = 100.00042
+    found = samples(url, scaler_of([[[100.0, "7"], [115.0, "8"]]]), Span(began, began + STEP, STEP))
+    assert found == [(began, {"requests": 7.0}), (began + STEP, {"requests": 8.0})]
+
+
 def test_a_query_with_several_series_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="gives 2 series, and a trigger needs one"):
         samples(url, scaler_of([[], []]), Span(100.0, 130.0, STEP))

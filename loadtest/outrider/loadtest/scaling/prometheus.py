@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from math import isfinite
 from typing import NamedTuple
 
@@ -27,14 +26,13 @@ def samples(url: str, scaler: Scaler, span: Span) -> list[tuple[float, Sums]]:
     Raises `ValueError` for a query that Prometheus refuses or that gives several series, and `httpx.TransportError` if
     it cannot be reached.
     """
-    sums: dict[float, dict[str, float]] = defaultdict(lambda: {each.name: 0.0 for each in scaler.triggers})
-    for count in range(int((span.end - span.start) // span.step_s) + 1):
-        sums[span.start + count * span.step_s].update({})
+    count = int((span.end - span.start) // span.step_s) + 1
+    sums = [{each.name: 0.0 for each in scaler.triggers} for _ in range(count)]
     with httpx.Client(base_url=url, timeout=_PATIENCE_S) as http:
         for trigger in scaler.triggers:
             for at, value in _values(http, trigger.query, span):
-                sums[at][trigger.name] = value
-    return sorted(sums.items())
+                sums[round((at - span.start) / span.step_s)][trigger.name] = value
+    return [(span.start + number * span.step_s, each) for number, each in enumerate(sums)]
 
 
 def _values(http: httpx.Client, query: str, span: Span) -> list[tuple[float, float]]:
