@@ -1,9 +1,9 @@
-"""The comparison of a secure mesh with a plain one."""
+"""The comparison of a mesh with a plain one."""
 
 from __future__ import annotations
 
 import pytest
-from outrider.loadtest.experiments.secure import CONTROL, PLAIN, REQUESTS, SECURE, TOKENS, Turn, ratio
+from outrider.loadtest.experiments.cost import CONTROL, PLAIN, REQUESTS, SECURE, TOKENS, Turn, ratio
 
 
 def test_a_mesh_is_compared_with_the_plain_one_of_the_same_repeat() -> None:

@@ -1,8 +1,11 @@
-"""The cost of encryption and keys: `python -m outrider.loadtest secure`.
+"""The cost of encryption and keys, or of watching: `python -m outrider.loadtest cost secure|watched`.
 
-Three meshes take turns: `outrider up`, a second one as a control, and `outrider up --secure`. Requests are answers of
-one token over connections that stay open; streams are long answers. With ``--set gateway.auth=none`` the secure mesh
-asks for no keys, so that encryption alone is measured.
+Three meshes take turns: `outrider up`, a second one as a control, and the one whose cost is measured. Requests are
+answers of one token over connections that stay open; streams are long answers.
+
+``secure`` is `outrider up --secure`; with ``--set gateway.auth=none`` it asks for no keys, so that encryption alone is
+measured. ``watched`` has every metric, traces, the audit log and the usage log in files, and somebody who reads all its
+metrics every `SCRAPE_S` seconds.
 """
 
 from __future__ import annotations
@@ -10,9 +13,13 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-from collections.abc import Iterator, Mapping
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import msgspec
 from outrider.loadtest.load.prompts import held_out
 from outrider.loadtest.load.repeated_request import RepeatedRequest, send_repeatedly
@@ -22,10 +29,22 @@ from outrider.loadtest.report import bars
 from outrider.loadtest.report.bars import Bar
 from outrider.mesh.access import access_to
 
-PLAIN, CONTROL, SECURE = "plain", "control", "secure"
+PLAIN, CONTROL, SECURE, WATCHED = "plain", "control", "secure", "watched"
 REQUESTS, TOKENS = "requests/s", "tokens/s"
-LEAST: Mapping[str, float] = {REQUESTS: 0.9, TOKENS: 0.98}
-"""Least ratios of the secure mesh to the plain one."""
+LEAST: Mapping[str, Mapping[str, float]] = {
+    SECURE: {REQUESTS: 0.9, TOKENS: 0.98},
+    WATCHED: {REQUESTS: 0.98, TOKENS: 0.98},
+}
+"""Least ratios of a mesh to the plain one."""
+SCRAPE_S = 10.0
+_MEASURED = {
+    "mesh.metrics_names": "both",
+    "gateway.metrics_tenants": "all",
+    "gateway.slo_first_token_s": "1",
+    "gateway.slo_output_token_s": "0.1",
+    "gateway.speculation_metrics": "true",
+}
+_SCRAPED = ("gateway", "tokenizer", "proposer", "verifier")
 
 
 class Turn(msgspec.Struct, frozen=True):
@@ -44,22 +63,61 @@ class Turn(msgspec.Struct, frozen=True):
 def main() -> int:
     """Measures, prints a line a turn and the bars, writes JSON."""
     options = _options()
-    models = {"model": options.model, "draft": options.draft}
-    settings = dict(text.split("=", 1) for text in options.set)
     measured: list[Turn] = []
-    with (
-        local_mesh.running(settings, proposers=None, **models) as plain,
-        local_mesh.running(settings, proposers=None, **models) as control,
-        local_mesh.running(settings, proposers=None, secure=True, **models) as secure,
-    ):
-        for turn in _turns(options, {PLAIN: plain.url, CONTROL: control.url, SECURE: secure.url}):
+    with tempfile.TemporaryDirectory(prefix="outrider-cost-") as folder, _meshes(options, Path(folder)) as urls:
+        for turn in _turns(options, urls):
             print(turn, flush=True)
             measured.append(turn)
-    for load in LEAST:
+    least = LEAST[options.mesh]
+    for load in least:
         print(f"{load}: {CONTROL} is at {ratio(measured, load, CONTROL):.3f} of {PLAIN}")
-    judged = [Bar(f"{load}, secure / plain", ratio(measured, load, SECURE), least) for load, least in LEAST.items()]
+    judged = [
+        Bar(f"{load}, {options.mesh} / plain", ratio(measured, load, options.mesh), bar) for load, bar in least.items()
+    ]
     bars.publish(options.out, judged, options=vars(options), turns=measured)
     return 0
+
+
+@contextmanager
+def _meshes(options: argparse.Namespace, folder: Path) -> Iterator[dict[str, str]]:
+    """Runs the three meshes inside the block; their URLs by name."""
+    settings = dict(text.split("=", 1) for text in options.set)
+    watching = (_MEASURED | _logs(folder)) if options.mesh == WATCHED else {}
+    models = {"model": options.model, "draft": options.draft, "proposers": None}
+    with (
+        local_mesh.running(settings, **models) as plain,
+        local_mesh.running(settings, **models) as control,
+        local_mesh.running(settings | watching, secure=options.mesh == SECURE, **models) as costly,
+        _scraping(costly.metrics_urls(_SCRAPED) if watching else []),
+    ):
+        yield {PLAIN: plain.url, CONTROL: control.url, options.mesh: costly.url}
+
+
+def _logs(folder: Path) -> dict[str, str]:
+    return {
+        "mesh.trace_exporter": f"file:{folder}/spans.jsonl",
+        "gateway.audit_log": f"{folder}/audit.jsonl",
+        "gateway.usage_log": f"{folder}/usage.jsonl",
+    }
+
+
+@contextmanager
+def _scraping(urls: Sequence[str]) -> Iterator[None]:
+    """Reads all ``urls`` every `SCRAPE_S` seconds inside the block."""
+    over = threading.Event()
+
+    def scrape() -> None:
+        while not over.wait(SCRAPE_S):
+            for url in urls:
+                httpx.get(url, trust_env=False).raise_for_status()
+
+    thread = threading.Thread(target=scrape, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def ratio(turns: list[Turn], load: str, mesh: str) -> float:
@@ -72,10 +130,10 @@ def ratio(turns: list[Turn], load: str, mesh: str) -> float:
 def _turns(options: argparse.Namespace, urls: Mapping[str, str]) -> Iterator[Turn]:
     """Every load on every mesh, in another order in each repeat, behind a warm-up."""
     for url in urls.values():
-        for load in LEAST:
+        for load in LEAST[options.mesh]:
             _rate(options, url, load, min(options.seconds, 1.0))
     for repeat in range(options.repeats):
-        for load in LEAST:
+        for load in LEAST[options.mesh]:
             for mesh in rotated(list(urls), repeat):
                 yield Turn(load, mesh, repeat, _rate(options, urls[mesh], load, options.seconds))
 
@@ -101,7 +159,8 @@ def _body(tokens: int) -> dict[str, object]:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m outrider.loadtest secure", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m outrider.loadtest cost", description=__doc__)
+    parser.add_argument("mesh", choices=LEAST, help="whose cost is measured")
     parser.add_argument("--connections", type=int, default=16, help="concurrent requests")
     parser.add_argument("--streams", type=int, default=8, help="concurrent streams")
     parser.add_argument("--max-tokens", type=int, default=128, help="tokens a stream")
