@@ -2,7 +2,8 @@
 
 A mesh with two verifiers and a few tenants is started, and a Prometheus with the configuration of `deploy/observe`.
 The tenants send requests; then a flood of requests, the deaths of both verifiers and that of the broker make three
-alerts fire. The exit code is 1 if an alert does not fire, or a query or a rule answers nothing all the time.
+alerts fire. The exit code is 1 if an alert does not fire, a query or a rule answers nothing all the time, or a metric
+of `docs/metrics.md` is nowhere. Metrics that never moved are named: most of them count what went wrong.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 from outrider.loadtest.meshes.local_mesh import add_models
-from outrider.loadtest.observe import answers, faults, grafana, pictures, prometheus, watched_mesh
+from outrider.loadtest.observe import answers, faults, grafana, movement, pictures, prometheus, watched_mesh
 from outrider.loadtest.observe.dashboards import read
 from outrider.mesh.telemetry import configure_logs
 
@@ -42,13 +43,18 @@ async def _check(options: argparse.Namespace, folder: Path) -> int:
         fired = await faults.make(mesh, server, options.quiet_s)
         queries = await answers.silent_queries(server, dashboards)
         rules = await answers.silent_rules(server)
+        unseen, still = await movement.of_all(server)
         if options.pictures:
             await pictures.draw(server, dashboards, options.pictures)
     for alert, seconds in fired.items():
         print(f"{alert} did not fire" if math.isinf(seconds) else f"{alert} fired after {seconds:.0f} s")
+    failures = [alert for alert, seconds in fired.items() if math.isinf(seconds)]
     for silent in (*queries, *rules):
         print(f"answers nothing: {silent}")
-    return int(any(map(math.isinf, fired.values())) or any("(needs " not in silent for silent in (*queries, *rules)))
+        failures += [] if "(needs " in silent else [silent]
+    print(f"never moved: {', '.join(still) or 'no metric'}")
+    print(f"not shown by any process: {', '.join(unseen) or 'no metric'}")
+    return int(bool(failures or unseen))
 
 
 def _options() -> argparse.Namespace:

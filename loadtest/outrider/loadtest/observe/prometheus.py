@@ -55,6 +55,10 @@ class Prometheus:
         """Alerts that are pending or firing."""
         return msgspec.convert((await self._ask("alerts"))["alerts"], list[Alert])
 
+    async def names(self) -> set[str]:
+        """Names of all metrics that targets show, also of those that have no series yet."""
+        return set(await self._ask("metadata"))
+
     async def rules(self) -> dict[str, str]:
         """Expressions of all rules by their names."""
         groups = (await self._ask("rules"))["groups"]

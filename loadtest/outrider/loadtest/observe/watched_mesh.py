@@ -43,9 +43,9 @@ class WatchedMesh(msgspec.Struct, frozen=True):
 async def running(folder: Path, model: Path | None, draft: Path | None) -> AsyncIterator[WatchedMesh]:
     """Runs the mesh inside the block, with the shipped models unless directories are named.
 
-    Certificates and the gateway's audit log are in ``folder``.
+    A ``model`` without a ``draft`` drafts for itself. Certificates and the gateway's audit log are in ``folder``.
     """
-    target, guesser = (str(directory or "pocket") for directory in (model, draft))
+    target, guesser = (str(directory or "pocket") for directory in (model, draft or model))
     tls = await asyncio.to_thread(_certify, folder)
     verifier = {"model": target, "drafters": "ngram,suffix", "threads": 1} | _FEW | tls
     settings: dict[str, dict[str, Any]] = {

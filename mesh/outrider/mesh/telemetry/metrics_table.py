@@ -35,15 +35,21 @@ _UNITS = (
 )  # fmt: skip
 
 
+def by_service() -> dict[str, list[Described]]:
+    """All metrics, those of each service by name; services of plugins that are installed included."""
+    _import_services()
+    found: defaultdict[str, list[Described]] = defaultdict(list)
+    for metric in sorted(DESCRIBED):
+        found[_service(metric.name)].append(metric)
+    return found
+
+
 def tables() -> str:
     """The tables, one for each service, and that of vLLM's names."""
-    _import_services()
-    by_service: defaultdict[str, list[Described]] = defaultdict(list)
-    for metric in DESCRIBED:
-        by_service[_service(metric.name)].append(metric)
+    metrics = by_service()
     parts = [f"{HEADING}\n"]
     for service in _ORDER:
-        rows = "\n".join(_row(metric) for metric in sorted(by_service[service]))
+        rows = "\n".join(map(_row, metrics[service]))
         parts.append(
             f"### Of {service}\n\n| metric | type | labels | unit | meaning |\n|---|---|---|---|---|\n{rows}\n"
         )
