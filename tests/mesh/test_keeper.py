@@ -62,11 +62,12 @@ async def crowd(broker: Broker) -> AsyncIterator[Crowd]:
 async def test_a_crowd_is_known_from_its_keeper_also_after_the_keeper_has_left(crowd: Crowd) -> None:
     await eventually(lambda: crowd.keeper in NAMES and crowd.known() == NAMES)
     first, gone = crowd.keeper, []
-    crowd.registries["reader"].on_change("proposer", lambda _: gone.append(NAMES - crowd.known()))
+    crowd.registries["reader"].on_change("proposer", lambda _: gone.append((NAMES - crowd.known(), crowd.keeper)))
     await crowd.leave(first)
     await eventually(lambda: crowd.known() == NAMES - {first})
     await eventually(lambda: crowd.keeper != first)
-    assert all(lost <= {first} for lost in gone), "nobody else was lost meanwhile"
+    assert gone[0] == ({first}, first), "the keeper itself passes on that it goes"
+    assert all(lost <= {first} for lost, _ in gone), "nobody else was lost meanwhile"
 
 
 async def test_a_newcomer_learns_of_a_crowd_that_changes_nothing(crowd: Crowd) -> None:

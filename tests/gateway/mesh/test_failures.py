@@ -155,6 +155,7 @@ async def test_streams_of_a_verifier_that_drains_go_on_at_another_before_they_en
     seen = await _all(mesh, drain)
     _agree(seen, expected)
     assert "draining" not in {stream.last["verifier"] for stream in seen}
+    assert "other verifiers go on with the requests" in draining.log.read_text()
     assert mesh.processes[0].log.read_text().count("a stream lost its verifier") > counted
 
 
