@@ -79,6 +79,7 @@ class VerifierService(Service):
         self._engine = target.engine(self._exchange.cache)
         metrics = Metrics(target.name, self._engine, self._settings.peak_tflops * 1e12)
         metrics.rule(target.runner.rule)
+        metrics.cost(target.cost)
         if self._settings.device.startswith("cuda"):
             show_gpus()
         self._submissions = Submissions(self._engine, self.inbox, self.log, self._leases, metrics)

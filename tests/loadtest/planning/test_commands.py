@@ -54,7 +54,15 @@ def test_a_file_that_is_no_profile_gets_one_sentence(tmp_path):
     assert "cannot read a profile" in text
 
 
-def load(requests: int, tokens: int, steps: float, prefilled: float, step_s: float, row_s: float) -> Measured:
+def load(
+    requests: int,
+    tokens: int,
+    steps: float,
+    prefilled: float,
+    step_s: float,
+    row_s: float,
+    curve: dict[str, float] | None = None,
+) -> Measured:
     """A load of one stream whose services behave exactly."""
     values = {
         ("verifier", "verifier_steps_total", ""): steps,
@@ -66,8 +74,9 @@ def load(requests: int, tokens: int, steps: float, prefilled: float, step_s: flo
         ("verifier", "verifier_step_part_seconds_total", "publish"): 1000.0,
         ("gateway", "process_cpu_seconds_total", ""): 0.002 * requests + 1e-5 * tokens,
     }
+    values |= {("verifier", "verifier_step_cost_seconds", rows): seconds for rows, seconds in (curve or {}).items()}
     reply = Reply([0.1], 100, 25, tokens // requests, 0, 0, 1)
-    return Measured("m", [reply] * requests, 0.1, Snapshot(values))
+    return Measured("m", [reply] * requests, 0.1, Snapshot(values), Snapshot(values))
 
 
 def test_loads_are_divided_into_the_costs_that_made_them():
@@ -79,3 +88,14 @@ def test_loads_are_divided_into_the_costs_that_made_them():
     gateway = reduce.cpu([prompts, alone])["gateway"]
     assert (gateway.request_s, gateway.token_s) == pytest.approx((0.002, 1e-5))
     assert reduce.computed([alone]) == 0.75
+
+
+def test_prompts_cost_what_the_curve_of_the_verifiers_says_as_far_as_their_load_is_slower():
+    curve = {"2": 0.010, "8": 0.010, "32": 0.034, "64": 0.098}  # free up to 8 rows, then 1 ms a row, then 2 ms
+    prompts, alone = load(10, 10, 10, 320, 0.02, 0.048 / 32, curve), load(4, 404, 400, 128, 0.02, 0.048 / 32, curve)
+    prompt = reduce.prompt_cost(prompts, alone)
+    assert prompt.step_s == pytest.approx(0.02)
+    assert [prompt.seconds(0, rows) for rows in (8, 20, 64)] == pytest.approx([0.0, 0.024, 0.176])
+    assert prompt.seconds(8, 24) == pytest.approx(0.048)
+    assert prompt.row_s == pytest.approx(0.048 / 32)
+    assert reduce.step_point(alone, prompt).seconds == pytest.approx(0.02, rel=0.01)

@@ -40,7 +40,7 @@ def test_one_slot_waits_as_a_queue_with_random_arrivals_and_constant_service(rat
 
 
 def test_an_alone_request_takes_the_steps_of_its_prompt_and_its_tokens():
-    costs = StepCosts([0.01, 0.02], [1.0, 1.0], [1.0, 1.0], 0.001)
+    costs = StepCosts([0.01, 0.02], [1.0, 1.0], [1.0, 1.0], PromptCost(0.01, 0.001))
     limits = replace_limits(max_running=1, prefill_rows=256)
     load = Load([(0, 0.01)], [(600, 11)])
     outcome = simulate(Scenario(costs, limits, load, warm_up_s=0, seconds=2000))

@@ -23,6 +23,7 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=16, help="fewest requests of a load of the profile")
     parser.add_argument("--seconds", type=float, default=120, help="measured seconds of each load")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--records", type=Path, help="folder for profiles and loads")
     parser.add_argument("--out", type=Path, help="where all figures go, as JSON")
     given = parser.parse_args()
     options = Options(
@@ -35,6 +36,7 @@ def main() -> int:
         requests=given.requests,
         seconds=given.seconds,
         seed=given.seed,
+        records=given.records,
     )
     rows = [row for count in given.verifiers for row in validation.compare(options, count)]
     return validation.publish(rows, given.out)

@@ -17,18 +17,22 @@ class StepCosts:
         seconds: time of a step without prompts; at 0 that of a step of prompts, without their rows.
         tokens: tokens that a step adds to each sequence.
         rows: rows of each sequence, its guesses included.
-        row_s: seconds that each row of a prompt adds.
+        prompt: what rows of prompts add to a step.
     """
 
     seconds: list[float]
     tokens: list[float]
     rows: list[float]
-    row_s: float
+    prompt: PromptCost
+
+    def prompt_s(self, running: int, rows: float) -> float:
+        """Seconds that ``rows`` of prompts add to a step of ``running`` sequences that decode."""
+        return self.prompt.seconds(running * self.rows[running], rows)
 
     def capacity(self, running: int, prompt: float, answer: float) -> float:
         """Requests a second of a verifier that always has ``running`` sequences, by tokens of prompt and answer."""
         steps = max(answer - 1, 1) / self.tokens[running]
-        return 1 / (prompt * self.row_s + steps * self.seconds[running] / running)
+        return 1 / (self.prompt_s(running, prompt) + steps * self.seconds[running] / running)
 
 
 def step_costs(points: Sequence[StepPoint], prompt: PromptCost, most: int) -> StepCosts:
@@ -45,7 +49,7 @@ def step_costs(points: Sequence[StepPoint], prompt: PromptCost, most: int) -> St
         seconds=[prompt.step_s, *np.maximum.accumulate(np.maximum(seconds, 1e-6)).tolist()],
         tokens=[1.0, *np.maximum(tokens, 1.0).tolist()],
         rows=[1.0, *np.maximum(rows, 1.0).tolist()],
-        row_s=prompt.row_s,
+        prompt=prompt,
     )
 
 

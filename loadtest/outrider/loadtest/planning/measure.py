@@ -27,6 +27,8 @@ from outrider.mesh.config import describe
 Progress = Callable[[str], None]
 KINDS = ("gateway", "tokenizer", "verifier")
 """Services whose metrics a profile needs."""
+_PROMPTS = 4
+"""Requests of the load of prompts, for each request of another load: their answers have one token."""
 _SETTLE_S = 0.5
 """Longer than a verifier takes to bring its metrics up to date."""
 
@@ -74,15 +76,18 @@ class _Measurement:
     async def run(self) -> Profile:
         wanted = self._wanted
         await self._load("warm-up", self._supply, {}, 1, 2)
-        prompts = await self._load("prompts", self._prompts, "off", 1, wanted.requests)
-        loads = {
-            mode: [
-                await self._load(f"{mode}, {clients} clients", self._supply, speculation, clients, self._count(clients))
-                for clients in wanted.concurrency
-            ]
-            for mode, speculation in (("plain", "off"), ("speculative", {}))
-        }
-        return self._profile(prompts, loads["plain"], loads["speculative"], await self._snapshot())
+        least = wanted.concurrency[0]
+        prompts = await self._load("prompts", self._prompts, "off", least, _PROMPTS * wanted.requests)
+        plain, speculative = await self._loads("plain", "off"), await self._loads("speculative", {})
+        return self._profile(prompts, plain, speculative, await self._snapshot())
+
+    async def _loads(self, mode: str, speculation: Any) -> list[Measured]:
+        """The largest load first: drafters that learn from answers know most of them when the smaller ones run."""
+        loads = [
+            await self._load(f"{mode}, {clients} clients", self._supply, speculation, clients, self._count(clients))
+            for clients in reversed(self._wanted.concurrency)
+        ]
+        return loads[::-1]
 
     def _count(self, clients: int) -> int:
         return max(self._wanted.requests, 3 * clients)
@@ -95,7 +100,7 @@ class _Measurement:
         await self._meter.watch(running, self._snapshot)
         samples = running.result()
         await asyncio.sleep(_SETTLE_S)
-        return _measured(name, samples, await self._snapshot() - before)
+        return _measured(name, samples, before, await self._snapshot())
 
     def _sends(self, chats: Sequence[ChatRequest], speculation: Any) -> Iterator[Callable[[], Awaitable[Reply]]]:
         for chat in chats:
@@ -146,11 +151,11 @@ def limits(settings: dict[str, str], idle: Snapshot) -> Limits:
     return Limits(pages=round(free / max(verifiers - used, 1e-9)), **{name: int(values[name]) for name in names})
 
 
-def _measured(name: str, samples: Sequence[Sample], counted: Snapshot) -> Measured:
+def _measured(name: str, samples: Sequence[Sample], before: Snapshot, now: Snapshot) -> Measured:
     """Requests without an answer, as those over the model's context, are left out."""
     answered = [(sample.due, sample.reply) for sample in samples if sample.reply is not None]
     if not answered:
         error = samples[0].error if samples else "no request"
         raise ProfileError(f"no request of the load {name!r} was answered: {error}")
     first_s = sum(reply.arrivals[0] - due for due, reply in answered) / len(answered)
-    return Measured(name, [reply for _, reply in answered], first_s, counted)
+    return Measured(name, [reply for _, reply in answered], first_s, now - before, now)

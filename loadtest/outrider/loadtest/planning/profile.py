@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +32,35 @@ class StepPoint(msgspec.Struct, frozen=True):
 
 
 class PromptCost(msgspec.Struct, frozen=True):
-    """Seconds of a step with prompts only: ``step_s``, and ``row_s`` for each row."""
+    """What prompts add to steps.
+
+    Attributes:
+        step_s: seconds of a step with prompts only, without their rows.
+        row_s: mean seconds that a row of a prompt adds.
+        curve: rows, and the seconds that they take of a step; ascending. The first rows of a step cost nearly nothing,
+            as long as the weights take longer to read than to use. Without it, each row adds ``row_s``.
+    """
 
     step_s: float
     row_s: float
+    curve: list[tuple[float, float]] = []
+
+    def seconds(self, beside: float, rows: float) -> float:
+        """Seconds that ``rows`` of prompts add to a step of ``beside`` other rows."""
+        if not self.curve:
+            return rows * self.row_s
+        return self.step(beside + rows) - self.step(beside)
+
+    def step(self, rows: float) -> float:
+        """Seconds of a step by the curve: on the line between two points, in proportion beyond the last one."""
+        curve = self.curve
+        place = bisect_left(curve, rows, key=lambda point: point[0])
+        if place == 0:
+            return curve[0][1]
+        if place == len(curve):
+            return curve[-1][1] * rows / curve[-1][0]
+        (low, low_s), (high, high_s) = curve[place - 1], curve[place]
+        return low_s + (high_s - low_s) * (rows - low) / (high - low)
 
 
 class Cpu(msgspec.Struct, frozen=True):

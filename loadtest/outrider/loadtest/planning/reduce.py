@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from outrider.loadtest.load.client import Reply
 from outrider.loadtest.planning.profile import Cpu, ProfileError, PromptCost, StepPoint
-from outrider.loadtest.planning.scrape import Snapshot
+from outrider.loadtest.planning.scrape import PROCESSES, Snapshot
 
 PARTS = ("schedule", "draft_wait", "forward", "sample", "commit")
 """Parts of a step that follow each other; ``publish`` runs beside the next step."""
@@ -16,12 +16,13 @@ PARTS = ("schedule", "draft_wait", "forward", "sample", "commit")
 
 @dataclass(frozen=True)
 class Measured:
-    """A closed load: its replies, its clients' mean seconds to the first token, and what services counted meanwhile."""
+    """A closed load: its replies, its clients' mean seconds to the first token, what services counted, and the end."""
 
     name: str
     replies: Sequence[Reply]
     first_s: float
     counted: Snapshot
+    now: Snapshot
 
     def count(self, name: str) -> float:
         """What verifiers counted of a metric."""
@@ -38,13 +39,23 @@ class Measured:
         return sum(self.parts.get(part, 0.0) for part in PARTS)
 
     @property
+    def curve(self) -> list[tuple[float, float]]:
+        """Seconds of a step by rows, as verifiers measured them at their start; empty if they do not tell."""
+        found = self.now.parts("verifier", "verifier_step_cost_seconds")
+        verifiers = max(self.now.total("verifier", PROCESSES), 1)
+        return sorted((float(rows), seconds / verifiers) for rows, seconds in found.items())
+
+    @property
     def tokens(self) -> int:
         """Tokens of all answers."""
         return sum(reply.completion_tokens for reply in self.replies)
 
 
 def prompt_cost(prompts: Measured, alone: Measured) -> PromptCost:
-    """Seconds of a step and of a prompt's row that explain both the load of prompts and that of one plain stream.
+    """Seconds of a step and of prompts that explain both the load of prompts and that of one plain stream.
+
+    The verifiers' own curve of steps by rows tells how the time of a prompt grows with its rows. It is stretched, since
+    it is of rows that all draw a token. Verifiers that do not show a curve get the same time for each row.
 
     Raises:
         ProfileError: no step ran, as where metrics are those of another mesh.
@@ -52,9 +63,18 @@ def prompt_cost(prompts: Measured, alone: Measured) -> PromptCost:
     loads = (prompts, alone)
     if not all(load.count("verifier_steps_total") for load in loads):
         raise ProfileError("the metrics counted no step: give the addresses of all verifiers of this mesh")
-    counts = [[load.count("verifier_steps_total"), load.count("verifier_prefilled_tokens_total")] for load in loads]
-    (step_s, row_s), *_ = np.linalg.lstsq(np.asarray(counts), np.asarray([load.seconds for load in loads]), rcond=None)
-    return PromptCost(max(float(step_s), 0.0), max(float(row_s), 0.0))
+    own = PromptCost(0.0, 1.0, prompts.curve)
+    counts = [[load.count("verifier_steps_total"), _prompts_s(load, own, 0.0)] for load in loads]
+    found = np.linalg.lstsq(np.asarray(counts), np.asarray([load.seconds for load in loads]), rcond=None)[0]
+    step_s, stretch = (max(float(value), 0.0) for value in found)
+    row_s = stretch * counts[0][1] / max(prompts.count("verifier_prefilled_tokens_total"), 1)
+    return PromptCost(step_s, row_s, [(rows, stretch * seconds) for rows, seconds in own.curve])
+
+
+def _prompts_s(load: Measured, prompt: PromptCost, beside: float) -> float:
+    """Seconds of a load's prompts, each in a step of its own with ``beside`` other rows."""
+    requests = len(load.replies)
+    return requests * prompt.seconds(beside, load.count("verifier_prefilled_tokens_total") / requests)
 
 
 def step_point(load: Measured, prompt: PromptCost) -> StepPoint:
@@ -65,7 +85,7 @@ def step_point(load: Measured, prompt: PromptCost) -> StepPoint:
     return StepPoint(
         running=sequences / steps,
         rows=max(rows / max(sequences, 1), 1.0),
-        seconds=max(load.seconds - prefilled * prompt.row_s, 0.0) / steps,
+        seconds=max(load.seconds - _prompts_s(load, prompt, rows / steps), 0.0) / steps,
         tokens=added / max(sequences, 1),
     )
 

@@ -36,6 +36,22 @@ class Load:
 
 
 @dataclass(frozen=True)
+class Trace:
+    """Requests of a real load: seconds, tokens of the prompt that were computed, tokens of the answer; in order."""
+
+    requests: Sequence[tuple[float, int, int]]
+
+    @property
+    def lengths(self) -> list[tuple[int, int]]:
+        """Tokens of prompt and answer of each request."""
+        return [(prompt, answer) for _, prompt, answer in self.requests]
+
+    def arrivals(self, draw: random.Random) -> Iterator[tuple[float, int, int]]:
+        """All requests; nothing is drawn."""
+        return iter(self.requests)
+
+
+@dataclass(frozen=True)
 class Kill:
     """At ``at_s``, ``count`` verifiers die; if ``replaced``, others are ready `Scenario.ready_s` later."""
 
@@ -70,7 +86,7 @@ class Scenario:
 
     costs: StepCosts
     limits: Limits
-    load: Load
+    load: Load | Trace
     verifiers: int = 1
     gateways: int = 1
     tokenizers: int = 1
@@ -86,7 +102,7 @@ class Scenario:
     seed: int = 0
 
 
-def of_measured(profile: Profile, load: Load, speculation: bool = True) -> Scenario:
+def of_measured(profile: Profile, load: Load | Trace, speculation: bool = True) -> Scenario:
     """A scenario of one replica of each kind, with the costs of ``profile``."""
     return Scenario(
         costs=of_profile(profile, speculation),

@@ -22,7 +22,7 @@ PROCESSES = "processes"
 
 
 class Snapshot:
-    """Values of one moment by kind of service, metric and, where it has one, the label ``part``."""
+    """Values of one moment by kind of service, metric and, where it has one, the label ``part`` or ``rows``."""
 
     def __init__(self, values: dict[tuple[str, str, str], float]) -> None:
         self._values = values
@@ -36,7 +36,7 @@ class Snapshot:
         return sum(value for (of, metric, _), value in self._values.items() if (of, metric) == (kind, name))
 
     def parts(self, kind: str, name: str) -> dict[str, float]:
-        """Sums by the label ``part``."""
+        """Sums by the label ``part`` or ``rows``."""
         found = {part: value for (of, metric, part), value in self._values.items() if (of, metric) == (kind, name)}
         return dict(sorted(found.items()))
 
@@ -63,5 +63,5 @@ async def scrape(client: httpx.AsyncClient, urls: Iterable[str]) -> Snapshot:
         values[kind, PROCESSES, ""] += 1
         for family in text_string_to_metric_families(text):
             for name, labels, value, *_ in family.samples:
-                values[kind, name.removeprefix("outrider_"), labels.get("part", "")] += value
+                values[kind, name.removeprefix("outrider_"), labels.get("part") or labels.get("rows", "")] += value
     return Snapshot(dict(values))

@@ -101,7 +101,7 @@ class Verifier:
         self._step_s, self._steps = self._costs.seconds[running], 1
         if self._prompts:
             self._chunks = self._share(running)
-            self._step_s += sum(self._chunks) * self._costs.row_s
+            self._step_s += self._costs.prompt_s(running, sum(self._chunks))
         else:
             self._steps = self._free_run(running)
         self._began = self.env.now

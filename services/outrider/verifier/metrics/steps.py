@@ -8,6 +8,7 @@ from outrider.mesh.telemetry import counter, distributions, gauge
 from outrider.verifier.decode.engine import Engine
 from outrider.verifier.decode.outcome import ROWS, Tally
 from outrider.verifier.metrics.totals import Totals
+from outrider.verifier.scheduling.cost_curve import CostCurve
 
 _MODEL = ["model"]
 _STEPS = counter("verifier_steps", "Forward passes of the target.", _MODEL)
@@ -34,6 +35,7 @@ _FLOPS = gauge(
     "absent without that setting.",
     _MODEL,
 )
+_COST = gauge("verifier_step_cost_seconds", "Time of a step of so many rows, measured at the start.", ["model", "rows"])
 _WINDOW_S = 5.0
 """Seconds over which the use of the peak is measured, at least."""
 
@@ -47,6 +49,11 @@ class StepMetrics:
         self._operations = 2 * engine.runner.model.config.row_weights
         _STEP_ROWS.show(engine.tally.step_rows, model)
         _STEP_SEQUENCES.show(engine.tally.step_sequences, model)
+
+    def cost(self, curve: CostCurve) -> None:
+        """Shows the measured points of ``curve``."""
+        for rows, seconds in zip(curve.rows, curve.seconds, strict=True):
+            _COST.labels(self._model, str(rows)).set(seconds)
 
     def update(self, publish_s: float) -> None:
         """Adds the changes since the last call; ``publish_s`` is the total time of publishing."""

@@ -10,6 +10,7 @@ from outrider.verifier.metrics.guesses import GuessMetrics
 from outrider.verifier.metrics.pages import PageMetrics
 from outrider.verifier.metrics.requests import RequestMetrics
 from outrider.verifier.metrics.steps import StepMetrics
+from outrider.verifier.scheduling.cost_curve import CostCurve
 
 _MOST_RETRY_S = 30.0
 
@@ -36,6 +37,10 @@ class Metrics:
         self._requests.update()
         self._guesses.update(engine.tally.guesses, engine.guessing.paused)
         self._pages.update(engine.scheduler)
+
+    def cost(self, curve: CostCurve) -> None:
+        """Notes the measured seconds of steps."""
+        self._steps.cost(curve)
 
     def rule(self, rule: Acceptance) -> None:
         """Notes the rule of acceptance."""
