@@ -4,8 +4,8 @@ Three meshes take turns: `outrider up`, a second one as a control, and the one w
 answers of one token over connections that stay open; streams are long answers.
 
 ``secure`` is `outrider up --secure`; with ``--set gateway.auth=none`` it asks for no keys, so that encryption alone is
-measured. ``watched`` has every metric, traces, the audit log and the usage log in files, and somebody who reads all its
-metrics every `SCRAPE_S` seconds.
+measured. ``watched`` has every metric, traces of a twentieth of the requests, the audit log and the usage log in files,
+and somebody who reads all its metrics every `SCRAPE_S` seconds. ``--set mesh.trace_ratio=1`` traces every request.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _meshes(options: argparse.Namespace, folder: Path) -> Iterator[dict[str, str
     with (
         local_mesh.running(settings, **models) as plain,
         local_mesh.running(settings, **models) as control,
-        local_mesh.running(settings | watching, secure=options.mesh == SECURE, **models) as costly,
+        local_mesh.running(watching | settings, secure=options.mesh == SECURE, **models) as costly,
         _scraping(costly.metrics_urls(_SCRAPED) if watching else []),
     ):
         yield {PLAIN: plain.url, CONTROL: control.url, options.mesh: costly.url}
@@ -96,6 +96,7 @@ def _meshes(options: argparse.Namespace, folder: Path) -> Iterator[dict[str, str
 def _logs(folder: Path) -> dict[str, str]:
     return {
         "mesh.trace_exporter": f"file:{folder}/spans.jsonl",
+        "mesh.trace_ratio": "0.05",
         "gateway.audit_log": f"{folder}/audit.jsonl",
         "gateway.usage_log": f"{folder}/usage.jsonl",
     }
