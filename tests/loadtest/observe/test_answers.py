@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from outrider.loadtest.observe import prometheus
+from outrider.loadtest.observe import movement, prometheus
 from outrider.loadtest.observe.answers import silent_queries, silent_rules
 from outrider.loadtest.observe.dashboards import Dashboard, Panel, Row
 
@@ -24,6 +24,13 @@ async def test_queries_without_numbers_and_rules_without_series_are_named(tmp_pa
         silent = await silent_rules(server)
         assert 'OutriderNoVerifierReady: outrider_ready{job="verifier"}' in silent
         assert {line.split(": ")[0] for line in silent} == (await server.rules()).keys()
+
+
+async def test_metrics_of_processes_that_nobody_scrapes_are_not_shown(tmp_path: Path) -> None:
+    async with prometheus.running(tmp_path, {}) as server:
+        unseen, still = await movement.of_all(server)
+    assert {"outrider_gateway_streams", "outrider_verifier_steps_total", "outrider_build_info"} <= set(unseen)
+    assert still == []
 
 
 async def test_a_query_that_prometheus_refuses_is_an_error(tmp_path: Path) -> None:

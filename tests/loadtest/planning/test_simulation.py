@@ -8,7 +8,7 @@ from outrider.loadtest.planning.costs import StepCosts, constant, pays_until, st
 from outrider.loadtest.planning.mesh import simulate
 from outrider.loadtest.planning.outcome import Outcome
 from outrider.loadtest.planning.profile import FORMAT, Cpu, Limits, Profile, ProfileError, PromptCost, StepPoint
-from outrider.loadtest.planning.scenario import Autoscale, Kill, Load, Scenario
+from outrider.loadtest.planning.scenario import Autoscale, Kill, Load, Scenario, Trace
 from outrider.loadtest.planning.search import Demand, find
 
 ENDLESS = 10**9
@@ -51,6 +51,14 @@ def test_an_alone_request_takes_the_steps_of_its_prompt_and_its_tokens():
 def replace_limits(**changes: int) -> Limits:
     fields = {name: getattr(LIMITS, name) for name in LIMITS.__struct_fields__}
     return Limits(**(fields | changes))
+
+
+def test_a_trace_is_replayed_with_its_times_and_lengths():
+    trace = Trace([(1.0, 50, 5), (3.0, 50, 5), (4.0, 400, 9)])
+    outcome = simulate(replace(BUSY, load=trace))
+    assert (outcome.arrived, len(outcome.first_s)) == (3, 2)
+    assert outcome.first_s[1] > outcome.first_s[0]
+    assert outcome.tokens_per_s == pytest.approx(14 / 30)
 
 
 def test_every_request_ends_or_is_refused_or_is_there():
