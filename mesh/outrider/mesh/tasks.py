@@ -4,11 +4,40 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 from outrider.mesh.telemetry import get_logger
 
 _log = get_logger("tasks")
+
+_T = TypeVar("_T")
+_CANCEL_AGAIN_S = 0.1
+
+
+async def within(seconds: float, work: Coroutine[Any, Any, _T]) -> _T:
+    """Returns what ``work`` returns; raises `TimeoutError` if it takes longer than ``seconds`` seconds.
+
+    Unlike `asyncio.timeout`, also ends work that loses a cancellation (`end`).
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({task}, timeout=seconds)
+    finally:
+        await end(task)
+    if task.cancelled():
+        raise TimeoutError
+    return task.result()
+
+
+async def end(task: asyncio.Future[Any]) -> None:
+    """Cancels ``task`` until it has ended.
+
+    One cancellation is not always enough: `asyncio.wait_for` of Python 3.11 loses a cancellation that comes as its
+    future ends (python/cpython#86296), and libraries that try for ever go on.
+    """
+    while not task.done():
+        task.cancel()
+        await asyncio.wait({task}, timeout=_CANCEL_AGAIN_S)
 
 
 class Tasks:
@@ -28,9 +57,7 @@ class Tasks:
     async def cancel(self) -> None:
         """Cancels all tasks and waits for their end."""
         tasks = [task for task in self._tasks if task is not asyncio.current_task()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*map(end, tasks))
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)

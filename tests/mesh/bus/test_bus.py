@@ -174,6 +174,17 @@ async def test_connecting_to_nobody_gives_up_after_the_stated_time() -> None:
     await bus.close()
 
 
+async def test_connecting_to_nobody_ends_even_where_an_attempt_fails_at_the_stated_time() -> None:
+    url = f"nats://127.0.0.1:{hold_port()}"
+    buses = [Bus() for _ in range(300)]
+    joining = [asyncio.create_task(bus.connect(url, "test", 0.2 + at / 3000)) for at, bus in enumerate(buses)]
+    await asyncio.wait(joining, timeout=10)
+    ended = [task.done() and isinstance(task.exception(), Unavailable) for task in joining]
+    assert all(ended), f"{ended.count(False)} of {len(ended)} still try"
+    for bus in buses:
+        await bus.close()
+
+
 async def test_connecting_waits_for_a_broker_that_comes_later(broker: Broker) -> None:
     broker.kill()
     bus = Bus()

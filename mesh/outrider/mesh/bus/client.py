@@ -18,7 +18,7 @@ from outrider.mesh.bus.subscription import Callback, Listener, Subscription
 from outrider.mesh.bus.troubles import Troubles
 from outrider.mesh.errors import InvalidRequest, Unavailable
 from outrider.mesh.security import Trust
-from outrider.mesh.tasks import Tasks
+from outrider.mesh.tasks import Tasks, within
 from outrider.mesh.telemetry import current_headers, gauge, get_logger, tracing
 from outrider.mesh.urls import without_passwords
 
@@ -99,8 +99,7 @@ class Bus:
         self._troubles = Troubles(self._shown_url, login.user if login else "")
         log_task = asyncio.create_task(self._log_waiting(wait_s))
         try:
-            async with asyncio.timeout(wait_s):
-                await self._join()
+            await within(wait_s, self._join())
         except TimeoutError:
             self._client.abandon()
             raise Unavailable(self._troubles.why_not_joined(wait_s)) from None
