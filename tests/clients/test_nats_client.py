@@ -177,6 +177,15 @@ async def test_an_unreachable_gateway_is_a_connection_error(shared_nats: str) ->
             await nobody.models()
 
 
+async def test_connecting_to_nobody_ends_even_where_an_attempt_fails_at_the_stated_time() -> None:
+    url = f"nats://127.0.0.1:{hold_port()}"
+    clients = [over_nats.AsyncClient(url, timeout=2 + at / 3000) for at in range(300)]  # nats-py tries every 2 s
+    asking = [asyncio.create_task(client.models()) for client in clients]
+    await asyncio.wait(asking, timeout=10)
+    ended = [task.done() and isinstance(task.exception(), ConnectionFailedError) for task in asking]
+    assert all(ended), f"{ended.count(False)} of {len(ended)} still try"
+
+
 @pytest.mark.usefixtures("halted")
 async def test_a_stream_that_is_left_is_not_generated_on(
     client: over_nats.AsyncClient, streaming_registry: Registry

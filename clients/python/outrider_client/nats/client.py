@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -169,15 +169,15 @@ class AsyncClient(AsyncBlock):
     async def _join(self) -> Client:
         client, errors = Connection(), _LastError()
         try:
-            async with asyncio.timeout(self._timeout):
-                await client.connect(
-                    self._servers,
-                    connect_timeout=2,
-                    max_reconnect_attempts=-1,
-                    error_cb=errors.note,
-                    closed_cb=partial(self._closed, client),
-                    **self._login,
-                )
+            connecting = client.connect(
+                self._servers,
+                connect_timeout=2,
+                max_reconnect_attempts=-1,
+                error_cb=errors.note,
+                closed_cb=partial(self._closed, client),
+                **self._login,
+            )
+            await _within(self._timeout, connecting)
         except (OSError, nats.errors.Error) as error:
             await client.close()
             why = errors.text or str(error) or type(error).__name__
@@ -202,6 +202,24 @@ class AsyncClient(AsyncBlock):
                 f"{len(data)} bytes are more than NATS takes in one message, {most}: ask over HTTP or gRPC", status=413
             )
         return data
+
+
+async def _within(seconds: float, work: Coroutine[Any, Any, None]) -> None:
+    """Waits for ``work``; raises `TimeoutError` if it takes longer than ``seconds`` seconds.
+
+    Cancels until the work has ended: `asyncio.wait_for` of Python 3.11 loses a cancellation that comes as its future
+    ends (python/cpython#86296), and nats-py goes on trying.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({task}, timeout=seconds)
+    finally:
+        while not task.done():
+            task.cancel()
+            await asyncio.wait({task}, timeout=0.1)
+    if task.cancelled():
+        raise TimeoutError
+    task.result()
 
 
 def _subject(endpoint: str) -> str:
