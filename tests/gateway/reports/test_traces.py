@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from outrider.gateway.service import GatewayService
 from outrider.gateway.settings import GatewaySettings
-from outrider.mesh.rpc import channel, close_channels
+from outrider.mesh.rpc import close_channels, stub
 from outrider.mesh.telemetry import start_tracing
 from outrider.mesh.telemetry.audit_chain import ChainReader
 from outrider.proposer.service import ProposerService
@@ -205,16 +205,17 @@ async def test_the_door_for_nats_goes_on_with_a_trace(here: Here) -> None:
     assert (line["door"], line["output_tokens"], line["outcome"]) == ("nats", 5, "done")
 
 
-async def test_a_submission_without_a_gateway_begins_a_trace(here: Here) -> None:
+async def test_a_submission_without_a_gateway_goes_on_with_its_callers_trace_and_begins_none(here: Here) -> None:
+    here.forget()
     sampling = sampling_pb2.SamplingParams(max_tokens=3, ignore_eos=True)
-    request = pb.SubmitRequest(request_id="direct", tenant="t", prompt=pack_ids([1, 2, 3]), sampling=sampling)
-    stub = VerifierStub(channel(here.verifier))
-    await stub.Submit(request)
-    async for _ in stub.Follow(pb.FollowRequest(request_id="direct")):
-        pass
+    verifier = stub(VerifierStub, here.verifier)
+    for name, metadata in (("alone", None), ("traced", [("traceparent", f"00-{'ab' * 16}-{'cd' * 8}-01")])):
+        request = pb.SubmitRequest(request_id=name, tenant="t", prompt=pack_ids([1, 2, 3]), sampling=sampling)
+        await verifier.Submit(request, metadata=metadata)
+        async for _ in verifier.Follow(pb.FollowRequest(request_id=name)):
+            pass
     await eventually(lambda: "generate" in {span.name for span in here.finished()})
-    trace = Trace(here.finished())
-    assert trace.path("generate") == ["/outrider.v1.Verifier/Submit", "generate"]
+    assert {span.context.trace_id for span in here.finished()} == {int("ab" * 16, 16)}
 
 
 async def test_a_line_of_usage_tells_who_used_how_much_and_never_the_text(here: Here) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import resource
+import signal
 import stat
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -90,18 +93,38 @@ def test_refusals_that_repeat_are_one_line_with_their_count(path: Path) -> None:
 
 def test_lines_go_to_a_new_file_once_the_old_one_is_moved_away(path: Path) -> None:
     file, rotated = LineFile(str(path)), path.with_suffix(".1")
-    file.write(b"one\n")
+    file.write(deque([b"one\n"]))
     os.rename(path, rotated)
-    file.write(b"two\n")
-    file.write(b"three\n")
-    assert (rotated.read_bytes(), path.read_bytes()) == (b"one\n", b"two\nthree\n")
+    file.write(deque([b"two\n"]))
+    file.write(deque([b"three\n", b"four\n"]))
+    assert (rotated.read_bytes(), path.read_bytes()) == (b"one\n", b"two\nthree\nfour\n")
+
+
+def test_a_line_that_a_full_disk_cuts_off_is_written_again_and_whole(path: Path) -> None:
+    file, lines = LineFile(str(path)), deque([b"first\n", b"second\n", b"third\n"])
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    took_signal = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (9, before[1]))
+    try:
+        with pytest.raises(OSError, match="large"):
+            file.write(lines)
+        assert list(lines) == [b"second\n", b"third\n"]
+        with pytest.raises(OSError, match="large"):
+            file.write(lines)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, took_signal)
+    lines.append(b"fourth\n")
+    file.write(lines)
+    assert not lines
+    assert path.read_bytes() == b"first\nsec\nsecond\nthird\nfourth\n"
 
 
 def test_several_processes_append_to_one_file(path: Path) -> None:
     one, two = LineFile(str(path)), LineFile(str(path))
-    one.write(b"one\n")
-    two.write(b"two\n")
-    one.write(b"three\n")
+    one.write(deque([b"one\n"]))
+    two.write(deque([b"two\n"]))
+    one.write(deque([b"three\n"]))
     assert path.read_bytes() == b"one\ntwo\nthree\n"
 
 

@@ -21,7 +21,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from outrider.mesh.bus import Bus, Message
 from outrider.mesh.errors import ConfigError
-from outrider.mesh.rpc import Server, channel, close_channels
+from outrider.mesh.rpc import Server, close_channels, stub
 from outrider.mesh.telemetry import (
     configure_logs,
     continued_span,
@@ -130,8 +130,8 @@ async def address(bus: Bus) -> AsyncIterator[str]:
 
 
 @pytest.fixture
-async def stub(address: str) -> Any:
-    return rpc.TokenizerStub(channel(address))
+async def relay(address: str) -> Any:
+    return stub(rpc.TokenizerStub, address)
 
 
 def by_name(exporter: InMemorySpanExporter, name: str) -> ReadableSpan:
@@ -149,10 +149,10 @@ async def arrival(bus: Bus, subject: str) -> asyncio.Queue[dict[str, str] | None
     return arrived
 
 
-async def test_one_trace_goes_through_grpc_and_nats(spans: InMemorySpanExporter, bus: Bus, stub: Any) -> None:
+async def test_one_trace_goes_through_grpc_and_nats(spans: InMemorySpanExporter, bus: Bus, relay: Any) -> None:
     arrived = await arrival(bus, "relay.unary")
     with span("request") as request:
-        await stub.Describe(pb.DescribeTokenizerRequest())
+        await relay.Describe(pb.DescribeTokenizerRequest())
     await arrived.get()
     server, handled = by_name(spans, "/outrider.v1.Tokenizer/Describe"), by_name(spans, "handled")
     trace_id = request.get_span_context().trace_id
@@ -164,7 +164,7 @@ async def test_one_trace_goes_through_grpc_and_nats(spans: InMemorySpanExporter,
 async def test_one_trace_goes_through_a_grpc_stream(spans: InMemorySpanExporter, bus: Bus, address: str) -> None:
     arrived = await arrival(bus, "relay.stream")
     with span("request") as request:
-        call = ProposerStub(channel(address)).Draft()
+        call = stub(ProposerStub, address).Draft()
         await call.write(DraftRequest())
         await call.read()
         await call.done_writing()
@@ -181,6 +181,35 @@ def test_a_trace_goes_on_from_the_headers_of_a_caller(spans: InMemorySpanExporte
     assert headers["traceparent"].split("-")[1] == trace_id
 
 
+async def test_a_trace_that_is_not_kept_is_carried_nowhere(bus: Bus, address: str) -> None:
+    exporter = InMemorySpanExporter()
+    telemetry = start_tracing("test", "test-1", exporter, ratio=0.0)
+    arrived = await arrival(bus, "relay.unary")
+    caller = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-0"}
+    for headers in ({}, {"traceparent": "rubbish"}, {"traceparent": caller["traceparent"] + "0"}):
+        with continued_span(headers, "request") as request:
+            assert not request.is_recording()
+            assert current_headers() is None
+            await stub(rpc.TokenizerStub, address).Describe(pb.DescribeTokenizerRequest())
+        assert await arrived.get() is None
+    with continued_span({"traceparent": caller["traceparent"] + "1"}, "request") as request:
+        await stub(rpc.TokenizerStub, address).Describe(pb.DescribeTokenizerRequest())
+    assert (await arrived.get() or {})["traceparent"].split("-")[1] == "0af7651916cd43dd8448eb211c80319c"
+    assert request.is_recording() is False  # it has ended
+    assert by_name(exporter, "/outrider.v1.Tokenizer/Describe").parent is not None
+    telemetry.close()
+
+
+def test_a_share_of_the_traces_that_begin_here_is_kept() -> None:
+    exporter = InMemorySpanExporter()
+    telemetry = start_tracing("test", "test-1", exporter, ratio=0.25)
+    for _ in range(4000):
+        with continued_span(None, "request"):
+            pass
+    telemetry.close()
+    assert 800 < len(exporter.get_finished_spans()) < 1200  # seven standard deviations
+
+
 def test_a_failure_marks_its_span(spans: InMemorySpanExporter) -> None:
     with pytest.raises(ValueError, match="wrong"), span("failing"):
         raise ValueError("wrong")
@@ -189,13 +218,13 @@ def test_a_failure_marks_its_span(spans: InMemorySpanExporter) -> None:
     assert "wrong" not in failed.to_json()
 
 
-async def test_without_an_exporter_nothing_is_carried(bus: Bus, stub: Any) -> None:
+async def test_without_an_exporter_nothing_is_carried(bus: Bus, relay: Any) -> None:
     telemetry = start_tracing("test", "test-1", "none")
     arrived = await arrival(bus, "relay.unary")
     with span("request"):
         assert not tracing()
         assert current_headers() is None
-        await stub.Describe(pb.DescribeTokenizerRequest())
+        await relay.Describe(pb.DescribeTokenizerRequest())
     assert await arrived.get() is None
     telemetry.close()
 
@@ -233,9 +262,9 @@ def test_a_file_has_one_span_a_line(tmp_path: Path) -> None:
         start_tracing("test", "test-1", "file:/none/spans")
 
 
-async def test_a_call_in_the_background_begins_no_trace(spans: InMemorySpanExporter, bus: Bus, stub: Any) -> None:
+async def test_a_call_in_the_background_begins_no_trace(spans: InMemorySpanExporter, bus: Bus, relay: Any) -> None:
     arrived = await arrival(bus, "relay.unary")
-    await stub.Describe(pb.DescribeTokenizerRequest())
+    await relay.Describe(pb.DescribeTokenizerRequest())
     assert await arrived.get() is None
     assert [each.name for each in spans.get_finished_spans()] == ["handled"]
 

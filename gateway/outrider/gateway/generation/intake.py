@@ -31,7 +31,7 @@ from outrider.gateway.routing.job import Job
 from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.tool_calls.grammar import call_structure
 from outrider.mesh.errors import InvalidRequest, OutriderError
-from outrider.mesh.telemetry import tracing
+from outrider.mesh.telemetry import kept_span
 from outrider.wire.sampling import SamplingParameters
 
 T = TypeVar("T")
@@ -69,7 +69,7 @@ class Generations:
         `DeadlineUnmeetable` or `DeadlinePassed` if a deadline cannot be met or has passed, and `Unavailable` if
         services are missing for longer than ``place_s``.
         """
-        if not tracing():
+        if kept_span() is None:
             return await self._start(request_id, generation, shape, admission, resumable, lingers, background)
         there = {model.name for model in self.models.all()} & {generation.model}
         span = GenAiSpan(request_id, generation, next(iter(there), None))

@@ -8,11 +8,10 @@ from typing import Any
 
 import grpc
 from outrider.mesh.rpc import options
-from outrider.mesh.rpc.trace_headers import interceptors
 from outrider.mesh.security import Certificates, Identity, Material
 from outrider.mesh.security.grpc_tls import channel_credentials
 from outrider.mesh.security.refusals import refusal
-from outrider.mesh.telemetry import get_logger, tracing
+from outrider.mesh.telemetry import get_logger
 
 _SOCKET = "unix:"
 LAST_CALLS_S = 30.0
@@ -55,13 +54,12 @@ class Channels:
         self._channels = {}
 
     def _open(self, address: str, kind: str) -> grpc.aio.Channel:
-        tracers = interceptors() if tracing() else None
         if self._certificates is None or address.startswith(_SOCKET):
-            return grpc.aio.insecure_channel(address, options=options.CHANNEL, interceptors=tracers)
+            return grpc.aio.insecure_channel(address, options=options.CHANNEL)
         name = Identity(self._certificates.identity.trust_domain, kind).server_name
         named = (("grpc.ssl_target_name_override", name),) if kind else ()
         credentials = channel_credentials(self._certificates.material)
-        opened = grpc.aio.secure_channel(address, credentials, options=(*options.CHANNEL, *named), interceptors=tracers)
+        opened = grpc.aio.secure_channel(address, credentials, options=(*options.CHANNEL, *named))
         self._watches[opened] = asyncio.create_task(_tell_refusals(opened, address, kind, self._certificates))
         return opened
 

@@ -10,7 +10,9 @@ from weakref import WeakKeyDictionary
 import grpc
 from outrider.mesh.errors import from_rpc
 from outrider.mesh.rpc.channels import LAST_CALLS_S, Channels
+from outrider.mesh.rpc.trace_headers import TracedChannel
 from outrider.mesh.security import Certificates
+from outrider.mesh.telemetry import tracing
 
 S = TypeVar("S")
 
@@ -38,7 +40,8 @@ def stub(stub_type: Callable[[grpc.aio.Channel], S], address: str, kind: str = "
     stubs = _channels().stubs
     cached: S | None = stubs.get((stub_type, address, kind))
     if cached is None:
-        cached = stubs[stub_type, address, kind] = stub_type(channel(address, kind))
+        opened = channel(address, kind)
+        cached = stubs[stub_type, address, kind] = stub_type(TracedChannel(opened) if tracing() else opened)
     return cached
 
 

@@ -13,9 +13,9 @@ from outrider.mesh.errors import Internal, OutriderError, Unavailable, from_rpc,
 from outrider.mesh.telemetry import TRACEPARENT, continued_span, get_logger, tracing
 
 _log = get_logger("rpc")
-_BEGINNINGS = ("/outrider.v1.Inference/", "/outrider.v1.Verifier/Submit")
-"""Methods with which a trace may begin. Other calls are part of a caller's trace, or of none: most of them are made in
-the background."""
+_BEGINNINGS = "/outrider.v1.Inference/"
+"""Methods with which a trace may begin. Other calls are part of a caller's trace, or of none: gateways have decided."""
+_TRACE_HEADERS = (TRACEPARENT, "tracestate")
 
 
 Admit = Callable[[str, Context], None]
@@ -110,7 +110,8 @@ def _failure(method: str, error: Exception) -> OutriderError:
 
 
 def _headers(context: Context) -> dict[str, str]:
-    return {str(key): str(value) for key, value in (context.invocation_metadata() or ())}
+    """The headers of ``context`` that name the caller's span."""
+    return {key: str(value) for key, value in (context.invocation_metadata() or ()) if key in _TRACE_HEADERS}
 
 
 def _behaviour(handler: grpc.RpcMethodHandler[Any, Any]) -> Callable[..., Any]:

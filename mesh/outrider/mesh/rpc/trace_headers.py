@@ -1,4 +1,4 @@
-"""Interceptors of calls that add the headers of the present trace."""
+"""Calls that name the current span to the called service."""
 
 from __future__ import annotations
 
@@ -9,35 +9,36 @@ import grpc
 from outrider.mesh.telemetry import current_headers
 
 
-def interceptors() -> list[grpc.aio.ClientInterceptor]:
-    """Interceptors for every kind of call."""
-    return [_UnaryUnary(), _UnaryStream(), _StreamUnary(), _StreamStream()]
+class TracedChannel:
+    """What a stub needs of ``channel``; its calls carry the headers of the current span, where the trace is kept.
+
+    Interceptors of gRPC would do the same, and make every call much dearer, also where there is nothing to carry.
+    """
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._channel = channel
+
+    def unary_unary(self, *args: Any, **options: Any) -> Callable[..., Any]:
+        """As gRPC's."""
+        return _traced(self._channel.unary_unary(*args, **options))
+
+    def unary_stream(self, *args: Any, **options: Any) -> Callable[..., Any]:
+        """As gRPC's."""
+        return _traced(self._channel.unary_stream(*args, **options))
+
+    def stream_unary(self, *args: Any, **options: Any) -> Callable[..., Any]:
+        """As gRPC's."""
+        return _traced(self._channel.stream_unary(*args, **options))
+
+    def stream_stream(self, *args: Any, **options: Any) -> Callable[..., Any]:
+        """As gRPC's."""
+        return _traced(self._channel.stream_stream(*args, **options))
 
 
-async def _add_trace_headers(
-    continuation: Callable[..., Any], details: grpc.aio.ClientCallDetails, request: Any
-) -> Any:
-    metadata = grpc.aio.Metadata(*(details.metadata or ()))
-    for key, value in (current_headers() or {}).items():
-        metadata.add(key, value)
-    return await continuation(details._replace(metadata=metadata), request)
+def _traced(method: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*request: Any, metadata: Any = None, **options: Any) -> Any:
+        if (headers := current_headers()) is not None:
+            metadata = (*(metadata or ()), *headers.items())
+        return method(*request, metadata=metadata, **options)
 
-
-class _UnaryUnary(grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[misc] # grpc is untyped
-    async def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
-        return await _add_trace_headers(continuation, client_call_details, request)
-
-
-class _UnaryStream(grpc.aio.UnaryStreamClientInterceptor):  # type: ignore[misc] # grpc is untyped
-    async def intercept_unary_stream(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
-        return await _add_trace_headers(continuation, client_call_details, request)
-
-
-class _StreamUnary(grpc.aio.StreamUnaryClientInterceptor):  # type: ignore[misc] # grpc is untyped
-    async def intercept_stream_unary(self, continuation: Any, client_call_details: Any, request_iterator: Any) -> Any:
-        return await _add_trace_headers(continuation, client_call_details, request_iterator)
-
-
-class _StreamStream(grpc.aio.StreamStreamClientInterceptor):  # type: ignore[misc] # grpc is untyped
-    async def intercept_stream_stream(self, continuation: Any, client_call_details: Any, request_iterator: Any) -> Any:
-        return await _add_trace_headers(continuation, client_call_details, request_iterator)
+    return call

@@ -6,6 +6,7 @@ import hashlib
 import queue
 import threading
 import time
+from collections import deque
 from contextlib import suppress
 from typing import Generic, TypeVar
 
@@ -19,6 +20,8 @@ R = TypeVar("R", bound=msgspec.Struct)
 MOST_WAITING = 10_000
 """Most records that wait for the file; later ones are lost, and counted."""
 _TURN_S = 1.0
+_GATHER_S = 0.05
+"""Seconds between two writes. A thread that writes each line at once fights the requests for the interpreter's lock."""
 _CLOSE_S = 2.0
 
 _log = get_logger("audit")
@@ -43,6 +46,7 @@ class ChainedLog(Generic[R]):
         self._file = file
         self._waiting: queue.Queue[R | None] = queue.Queue(most)
         self._serial, self._previous = 0, ""
+        self._lines: deque[bytes] = deque()
         self._closing = threading.Event()
         self._failing, self._lost = False, 0
         self._encode = msgspec.json.Encoder().encode
@@ -66,20 +70,27 @@ class ChainedLog(Generic[R]):
             self._waiting.put(None, timeout=wait_s)
         self._thread.join(wait_s)
         if self._thread.is_alive():
-            self._lose(self._waiting.qsize())
+            self._lose(self._waiting.qsize() + len(self._lines))
         return self._lost
 
     def _run(self) -> None:
-        while True:
-            try:
-                record = self._waiting.get(timeout=_TURN_S)
-            except queue.Empty:
-                self._pass(time.monotonic())
-                continue
-            if record is None:
-                return self._pass(float("inf"))
-            self._take(record)
+        while self._take_all():
             self._pass(time.monotonic())
+            self._flush()
+            self._closing.wait(_GATHER_S)
+        self._pass(float("inf"))
+        self._flush()
+
+    def _take_all(self) -> bool:
+        """Takes what waits, or waits for a record for a second; whether more may come."""
+        try:
+            record = self._waiting.get(timeout=_TURN_S)
+            while record is not None:
+                self._take(record)
+                record = self._waiting.get_nowait()
+        except queue.Empty:
+            return True
+        return False
 
     def _take(self, record: R) -> None:
         """Writes a record; a subclass may hold records back."""
@@ -89,17 +100,21 @@ class ChainedLog(Generic[R]):
         """Called at least every second with the monotonic time, and with infinity at the end."""
 
     def _write(self, record: R) -> None:
-        numbered = msgspec.structs.replace(record, serial=self._serial + 1, previous=self._previous)
-        line = self._encode(numbered)
-        while not self._written(line + b"\n"):
-            if self._closing.is_set():
-                return self._lose(1)
-            self._closing.wait(_TURN_S)
+        """Makes the line of a record, which the next `_flush` writes."""
+        line = self._encode(msgspec.structs.replace(record, serial=self._serial + 1, previous=self._previous))
         self._serial, self._previous = self._serial + 1, line_hash(line)
+        self._lines.append(line + b"\n")
 
-    def _written(self, line: bytes) -> bool:
+    def _flush(self) -> None:
+        while self._lines and not self._written():
+            if self._closing.is_set():
+                self._lose(len(self._lines))
+                return self._lines.clear()
+            self._closing.wait(_TURN_S)
+
+    def _written(self) -> bool:
         try:
-            self._file.write(line)
+            self._file.write(self._lines)
         except OSError as error:
             _failures.inc()
             if not self._failing:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 
 from opentelemetry.sdk.trace import ReadableSpan
@@ -21,8 +22,7 @@ class FileExporter(SpanExporter):
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Writes ``spans``; those that the file does not take are lost."""
         try:
-            for span in spans:
-                self._file.write(span.to_json(indent=None).encode() + b"\n")
+            self._file.write(deque(span.to_json(indent=None).encode() + b"\n" for span in spans))
         except OSError:
             return SpanExportResult.FAILURE
         return SpanExportResult.SUCCESS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 
 STDERR = "stderr"
 
@@ -19,19 +20,30 @@ class LineFile:
         self._file = 2 if name == STDERR else self._open()
         self._torn = False
 
-    def write(self, line: bytes) -> None:
-        """Appends ``line``; if the file was moved or deleted (logrotate), to a new one. `OSError` where that fails.
+    def write(self, lines: deque[bytes]) -> None:
+        """Appends ``lines``, and takes those that are written out of ``lines``. `OSError` where that fails.
 
-        After a line of which only a part was written, the next one begins on a new line.
+        If the file was moved or deleted (logrotate), a new one is made. After a line of which only a part was written,
+        the next one begins on a new line.
         """
         if self.name != STDERR and self._moved():
             moved, self._file = self._file, self._open()
             os.close(moved)
             self._torn = False
-        left = b"\n" + line if self._torn else line
-        while left:
-            left = left[os.write(self._file, left) :]
-            self._torn = bool(left)
+        left = memoryview(b"\n" * self._torn + b"".join(lines))
+        try:
+            while left:
+                left = left[os.write(self._file, left) :]
+                self._torn = False
+        finally:
+            self._drop_written(lines, len(left))
+
+    def _drop_written(self, lines: deque[bytes], left: int) -> None:
+        """Keeps the last lines, of which ``left`` bytes are to be written."""
+        written = sum(map(len, lines)) - left
+        while lines and written >= len(lines[0]):
+            written -= len(lines.popleft())
+        self._torn = self._torn or written > 0
 
     def _open(self) -> int:
         return os.open(self.name, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)

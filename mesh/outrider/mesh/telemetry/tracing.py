@@ -1,6 +1,7 @@
 """OpenTelemetry traces, carried as W3C `traceparent` in HTTP headers, gRPC metadata and NATS headers.
 
-Until `start_tracing` has been given an exporter, `tracing()` is false and the hot paths do nothing else.
+Until `start_tracing` has been given an exporter, `tracing()` is false and the hot paths do nothing else. A request
+whose trace is not kept has no spans and no headers, here and in the services that it calls.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from random import random
 from typing import Any
 
 from opentelemetry import context, trace
@@ -15,7 +17,6 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor, SpanExporter
-from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio
 from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, SpanKind, StatusCode, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from outrider.mesh.telemetry.exporters import make_exporter
@@ -28,6 +29,7 @@ _propagator = TraceContextTextMapPropagator()
 
 class _State:
     tracer: Tracer | None = None
+    ratio = 1.0
 
 
 class Telemetry:
@@ -49,19 +51,19 @@ class Telemetry:
 def start_tracing(kind: str, instance: str, exporter: str | SpanExporter, ratio: float = 1.0) -> Telemetry:
     """Starts exporting spans to ``exporter`` (none, console, otlp, file:PATH, or an exporter itself).
 
-    ``ratio`` of the traces that begin here are kept; a trace that began elsewhere is kept if it is kept there. A thread
-    exports: spans that the exporter does not take in time are dropped, and nobody waits. `ConfigError` for a file that
-    cannot be written.
+    ``ratio`` of the traces that `continued_span` begins are kept; a trace that began elsewhere is kept if it is kept
+    there. A thread exports: spans that the exporter does not take in time are dropped, and nobody waits. `ConfigError`
+    for a file that cannot be written.
     """
     if exporter == "none":
         return Telemetry(None)
     resource = Resource.create({"service.name": f"outrider-{kind}", "service.instance.id": instance})
-    provider = TracerProvider(sampler=ParentBasedTraceIdRatio(ratio), resource=resource, shutdown_on_exit=False)
+    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
     if isinstance(exporter, SpanExporter):
         provider.add_span_processor(SimpleSpanProcessor(exporter))
     else:
         provider.add_span_processor(BatchSpanProcessor(make_exporter(exporter)))
-    _State.tracer = provider.get_tracer("outrider")
+    _State.tracer, _State.ratio = provider.get_tracer("outrider"), ratio
     return Telemetry(provider)
 
 
@@ -99,11 +101,15 @@ def continued_span(
     kind: SpanKind = SpanKind.SERVER,
     attributes: Mapping[str, Any] | None = None,
 ) -> Iterator[Span]:
-    """A span in the trace of the ``caller``: headers (keys in lower case, as gRPC gives them), or the caller's span."""
-    if _State.tracer is None:
+    """A span in the trace of the ``caller``: headers (keys in lower case, as gRPC gives them), or the caller's span.
+
+    Headers that name no span begin a trace, if it is one of those to keep. Yields a span that records nothing where the
+    trace is not kept.
+    """
+    parent = _kept_caller(caller)
+    if parent is None or _State.tracer is None:
         yield trace.INVALID_SPAN
         return
-    parent = _inside(caller) if isinstance(caller, SpanContext) else _propagator.extract(dict(caller or {}))
     token = context.attach(parent)
     try:
         with span(name, kind=kind, attributes=attributes) as current:
@@ -145,12 +151,12 @@ def kept_span() -> SpanContext | None:
 
 
 def current_headers() -> dict[str, str] | None:
-    """Headers that name the current span to a called service; None when there is no span."""
-    if _State.tracer is None:
+    """Headers that name the current span to a called service; None where there is none, or its trace is not kept."""
+    if kept_span() is None:
         return None
     headers: dict[str, str] = {}
     _propagator.inject(headers)
-    return headers or None
+    return headers
 
 
 def traceparent(of: SpanContext) -> str:
@@ -164,6 +170,20 @@ def span_named_by(header: str) -> SpanContext | None:
     """The span that a header `TRACEPARENT` names; None if it names none, or one whose trace is not kept."""
     named = trace.get_current_span(_propagator.extract({TRACEPARENT: header}, Context())).get_span_context()
     return named if named.is_valid and named.trace_flags.sampled else None
+
+
+def _kept_caller(caller: Mapping[str, str] | SpanContext | None) -> Context | None:
+    """Where a span of ``caller`` belongs; empty where it begins a trace, and None where the trace is not kept."""
+    if _State.tracer is None:
+        return None
+    if isinstance(caller, SpanContext):
+        return _inside(caller) if caller.trace_flags.sampled else None
+    if caller and TRACEPARENT in caller:
+        named = _propagator.extract(caller, Context())
+        context_of = trace.get_current_span(named).get_span_context()
+        if context_of.is_valid:
+            return named if context_of.trace_flags.sampled else None
+    return Context() if random() < _State.ratio else None
 
 
 def _inside(parent: SpanContext) -> Context:

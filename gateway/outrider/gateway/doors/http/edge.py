@@ -12,13 +12,14 @@ from outrider.gateway.doors.http.messages import json_response
 from outrider.gateway.errors import error_answer, error_headers
 from outrider.gateway.settings import Bounds
 from outrider.mesh.errors import Internal, NotFound, OutriderError
-from outrider.mesh.telemetry import continued_span, get_logger, tracing
+from outrider.mesh.telemetry import TRACEPARENT, continued_span, get_logger, tracing
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _log = get_logger("http")
 _CLIENT_LEFT = 499
+_TRACE_HEADERS = (TRACEPARENT.encode(), b"tracestate")
 _PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
 """Paths that are asked for every few seconds, and begin no traces."""
 _RAISES_REFUSALS = object()
@@ -41,7 +42,7 @@ class Edge:
         traced = tracing() and scope["path"] not in _PROBES
         with continued_span(_headers(scope), scope["method"]) if traced else nullcontext() as span:
             await self._answer(scope, receive, exchange)
-            if span is not None:
+            if span is not None and span.is_recording():
                 exchange.describe(span)
         metrics.requests.labels(exchange.route, str(exchange.status)).inc()
 
@@ -98,7 +99,8 @@ class _Exchange:
 
 
 def _headers(scope: Scope) -> dict[str, str]:
-    return {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
+    """The headers that name the caller's span."""
+    return {key.decode(): value.decode("latin-1") for key, value in scope["headers"] if key in _TRACE_HEADERS}
 
 
 def _as_outrider_error(error: Exception, request_id: str) -> OutriderError:
