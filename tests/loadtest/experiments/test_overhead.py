@@ -36,7 +36,7 @@ def test_an_unmeasured_load_misses_its_bar() -> None:
 
 def test_a_failed_measurement_prints_its_reason(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        send_repeatedly(RepeatedRequest("http://127.0.0.1:9/v1/completions", msgspec.Raw(b"{}"), 0.1, 1))
+        send_repeatedly(RepeatedRequest("http://127.0.0.1:9/v1/completions", [msgspec.Raw(b"{}")], 0.1, 1))
     assert "repeated_request:" in capfd.readouterr().err
 
 
@@ -55,6 +55,6 @@ def _require_measurable(target: Target) -> None:
     paced = measure(target, "half", 0.5, 4, 0, rate=40)
     assert paced.requests_per_s < 20 / (19 / 40) + 0.1  # 20 requests, the last one due after 19 pauses
     assert set(paced.cpu_ms) == ({"nats", "tokenizer", "gateway"} if target.processes else set())
-    refused = RepeatedRequest(f"{target.url}/v1/nothing", msgspec.Raw(b"{}"), 0.1, 1)
+    refused = RepeatedRequest(f"{target.url}/v1/nothing", [msgspec.Raw(b"{}")], 0.1, 1)
     with pytest.raises(SystemExit):
         send_repeatedly(refused)

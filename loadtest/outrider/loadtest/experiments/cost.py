@@ -2,7 +2,8 @@
 
 Three meshes take turns: `outrider up`, the one whose cost is measured, and a second `outrider up` as a control. They
 start in this order, since a mesh that starts later may find fewer huge pages; ratios are to the mean of the plain ones.
-Requests are answers of one token over connections that stay open; streams are long answers.
+Requests are answers of one token to one prompt, which is computed once, over connections that stay open. Streams are
+answers to prompts that do not repeat; in a repeat, all meshes are asked for the same ones, and draw the same tokens.
 
 ``secure`` is `outrider up --secure`; with ``--set gateway.auth=none`` it asks for no keys, so that encryption alone is
 measured. ``watched`` has every metric, traces of a twentieth of the requests, the audit log and the usage log in files,
@@ -12,18 +13,20 @@ and somebody who reads all its metrics every `SCRAPE_S` seconds. ``--set mesh.tr
 from __future__ import annotations
 
 import argparse
+import itertools
 import statistics
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import httpx
 import msgspec
 from outrider.loadtest.load.prompts import held_out
-from outrider.loadtest.load.repeated_request import RepeatedRequest, send_repeatedly
+from outrider.loadtest.load.repeated_request import RepeatedRequest, RepeatedResult, send_repeatedly
 from outrider.loadtest.load.turns import rotated
 from outrider.loadtest.meshes import local_mesh
 from outrider.loadtest.report import bars
@@ -133,33 +136,37 @@ def ratio(turns: list[Turn], load: str, mesh: str) -> float:
 
 def _turns(options: argparse.Namespace, urls: Mapping[str, str]) -> Iterator[Turn]:
     """Every load on every mesh, in another order in each repeat, behind a warm-up."""
+    prompts = itertools.cycle(held_out(300))
+    requests, tokens = partial(_requests, options, next(prompts)), partial(_tokens, options)
     for url in urls.values():
-        for load in LEAST[options.mesh]:
-            _rate(options, url, load, min(options.seconds, 1.0))
+        requests(url)
+        tokens(url, [next(prompts) for _ in range(options.streams)])
     for repeat in range(options.repeats):
-        for load in LEAST[options.mesh]:
-            for mesh in rotated(list(urls), repeat):
-                yield Turn(load, mesh, repeat, _rate(options, urls[mesh], load, options.seconds))
+        asked = [next(prompts) for _ in range(options.answers)]
+        for mesh in rotated(list(urls), repeat):
+            yield Turn(REQUESTS, mesh, repeat, requests(urls[mesh]))
+        for mesh in rotated(list(urls), repeat):
+            yield Turn(TOKENS, mesh, repeat, tokens(urls[mesh], asked))
 
 
-def _rate(options: argparse.Namespace, url: str, load: str, seconds: float) -> float:
-    """Loads a mesh for some seconds; requests a second, or tokens a second."""
-    access, tokens = access_to(url), options.max_tokens if load == TOKENS else 1
-    task = RepeatedRequest(
-        f"{url}/v1/completions",
-        msgspec.Raw(msgspec.json.encode(_body(tokens))),
-        seconds,
-        options.streams if load == TOKENS else options.connections,
-        access.headers,
-        ca=str(access.ca or ""),
+def _requests(options: argparse.Namespace, prompt: str, url: str) -> float:
+    """Requests a second."""
+    body = {"prompt": prompt, "max_tokens": 1, "temperature": 1.0}
+    return _result(url, [body], options.seconds, options.connections).rate
+
+
+def _tokens(options: argparse.Namespace, url: str, prompts: Sequence[str]) -> float:
+    """Tokens a second of answers to ``prompts``, each drawn with its own seed."""
+    body = {"max_tokens": options.max_tokens, "temperature": 1.0, "ignore_eos": True, "stream": True}
+    bodies = [{"prompt": prompt, "seed": seed, **body} for seed, prompt in enumerate(prompts)]
+    return float(_result(url, bodies, 0, options.streams).rate * options.max_tokens)
+
+
+def _result(url: str, bodies: Sequence[object], seconds: float, connections: int) -> RepeatedResult:
+    access, encoded = access_to(url), [msgspec.Raw(msgspec.json.encode(body)) for body in bodies]
+    return send_repeatedly(
+        RepeatedRequest(f"{url}/v1/completions", encoded, seconds, connections, access.headers, ca=str(access.ca or ""))
     )
-    return send_repeatedly(task).rate * tokens
-
-
-def _body(tokens: int) -> dict[str, object]:
-    """All requests have one prompt, which is computed once, and answers that are drawn at random."""
-    prompt = held_out(300)[0]
-    return {"prompt": prompt, "max_tokens": tokens, "temperature": 1.0, "ignore_eos": True, "stream": tokens > 1}
 
 
 def _options() -> argparse.Namespace:
@@ -167,15 +174,18 @@ def _options() -> argparse.Namespace:
     parser.add_argument("mesh", choices=LEAST, help="whose cost is measured")
     parser.add_argument("--connections", type=int, default=16, help="concurrent requests")
     parser.add_argument("--streams", type=int, default=8, help="concurrent streams")
-    parser.add_argument("--max-tokens", type=int, default=128, help="tokens a stream")
-    parser.add_argument("--seconds", type=float, default=5.0, help="seconds a turn")
+    parser.add_argument("--answers", type=int, default=32, help="streams a turn")
+    parser.add_argument("--max-tokens", type=int, default=64, help="tokens a stream")
+    parser.add_argument("--seconds", type=float, default=5.0, help="seconds a turn of requests")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--set", action="append", default=[], metavar="SERVICE.KEY=VALUE", help="for all meshes")
     parser.add_argument("--out", type=Path, help="JSON file for the figures")
     local_mesh.add_models(parser)
     options = parser.parse_args()
-    if min(options.connections, options.streams, options.repeats, options.max_tokens - 1) < 1 or options.seconds <= 0:
-        parser.error("numbers must be above 0, and --max-tokens at least 2")
+    if min(options.connections, options.streams, options.repeats, options.max_tokens) < 1 or options.seconds <= 0:
+        parser.error("numbers must be above 0")
+    if options.answers < options.streams:
+        parser.error("--answers must be at least --streams")
     if wrong := [text for text in options.set if "=" not in text]:
         parser.error(f"--set {wrong[0]}: it is written as SERVICE.KEY=VALUE")
     return options

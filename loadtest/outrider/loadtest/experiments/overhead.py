@@ -105,7 +105,7 @@ def measure(target: Target, load: str, seconds: float, connections: int, repeat:
     streams = load == "streams"
     task = RepeatedRequest(
         f"{target.url}/v1/chat/completions",
-        msgspec.Raw(msgspec.json.encode(_body(streams))),
+        [msgspec.Raw(msgspec.json.encode(_body(streams)))],
         seconds,
         connections,
         target.headers,

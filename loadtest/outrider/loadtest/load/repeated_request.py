@@ -1,4 +1,4 @@
-"""A cheap client: sends one request over and over, on connections that stay open.
+"""A cheap client: sends the same requests over and over, on connections that stay open.
 
 `python -m outrider.loadtest.load.repeated_request` reads a `RepeatedRequest` as JSON from standard input and writes a
 `RepeatedResult` to standard output. The client is a separate process, so that its CPU time is not charged to a measured
@@ -25,14 +25,14 @@ _LAST_CHUNK = b"\r\n0\r\n\r\n"
 
 
 class RepeatedRequest(msgspec.Struct, frozen=True):
-    """Posts ``body`` to ``url`` for ``seconds`` over that many ``connections``.
+    """Posts ``bodies`` in turn to ``url`` for ``seconds``, or each once where ``seconds`` is 0.
 
     With ``rate`` 0 each connection sends its next request when its last one is answered; otherwise ``rate`` requests a
     second are due, answered or not. ``ca`` is a file with the authorities to trust, for https; empty for the system's.
     """
 
     url: str
-    body: msgspec.Raw
+    bodies: list[msgspec.Raw]
     seconds: float
     connections: int
     headers: dict[str, str] = {}
@@ -84,7 +84,7 @@ class _Connection(asyncio.Protocol):
     def send(self, due: float) -> None:
         self._received.clear()
         self._due, self._head = due, 0
-        self._transport.write(self._client.request)
+        self._transport.write(self._client.next_request())
 
     def data_received(self, data: bytes) -> None:
         self._received += data
@@ -119,8 +119,9 @@ class _Client:
         parts = urlsplit(task.url)
         headers = {"host": parts.netloc, "content-type": "application/json", **task.headers}
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-        body = bytes(task.body)
-        self.request = f"POST {parts.path} HTTP/1.1\r\n{lines}content-length: {len(body)}\r\n\r\n".encode() + body
+        head = f"POST {parts.path} HTTP/1.1\r\n{lines}content-length: "
+        self._requests = [f"{head}{len(body)}\r\n\r\n".encode() + body for body in map(bytes, task.bodies)]
+        self._sent = 0
         self._host, self._port = parts.hostname or "", parts.port or 80
         self._tls = ssl.create_default_context(cafile=task.ca or None) if parts.scheme == "https" else None
         self._latencies: list[float] = []
@@ -159,13 +160,21 @@ class _Client:
         self._sent_all = True
         self._end_if_done()
 
+    def next_request(self) -> bytes:
+        """The next of the bodies, with its head."""
+        self._sent += 1
+        return self._requests[(self._sent - 1) % len(self._requests)]
+
+    def _goes_on(self, now: float) -> bool:
+        return now < self._until if self._task.seconds else self._sent < len(self._requests)
+
     def on_answer(self, connection: _Connection, due: float, events: int) -> None:
         now = time.perf_counter()
         self._latencies.append(now - due)
         self._events += events
         if self._waiting:
             connection.send(self._waiting.popleft())
-        elif not self._task.rate and now < self._until:
+        elif not self._task.rate and self._goes_on(now):
             connection.send(now)
         else:
             self._free.append(connection)
