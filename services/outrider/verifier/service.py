@@ -103,9 +103,9 @@ class VerifierService(Service):
         pb_grpc.add_VerifierServicer_to_server(self._methods, mesh.rpc)
         self._thread = EngineThread(self._engine, self.inbox, self._from_engine, self._on_failure)
         self._drafting.start()
-        self._exchange.start(self._engine)
         with deep_stacks():
             self._thread.start()
+        await self._exchange.start(self._engine)
         if self._settings.pinned_share:
             mesh.tasks.spawn(self._prompts.follow(), "named prompts")
         scheduler = self._engine.scheduler
@@ -203,7 +203,7 @@ class VerifierService(Service):
         self._methods.drain()
         self._exchange.drain()
         mesh, target = self._mesh, self._target
-        departure = Departure(mesh.instance, mesh.registry, self._engine, self.inbox, self._publisher)
+        departure = Departure(mesh.instance, mesh.registry, self._engine, self.inbox, self._publisher, self._exchange)
         await departure.run(target.name, target.tokenizer.fingerprint)
 
     async def stop(self) -> None:

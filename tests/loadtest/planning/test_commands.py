@@ -11,6 +11,7 @@ from outrider.loadtest.planning.profile import FORMAT, Cpu, Limits, Profile, Pro
 from outrider.loadtest.planning.reduce import Measured
 from outrider.loadtest.planning.scrape import Snapshot
 from outrider.loadtest.planning.search import Plan
+from outrider.loadtest.planning.validation import Pace, pace_of
 from typer.testing import CliRunner
 
 LIMITS = Limits(max_running=8, max_waiting=256, prefill_rows=256, max_rows=320, pages=512, page_size=16)
@@ -113,3 +114,10 @@ def test_at_a_slower_pace_all_times_are_longer_and_nothing_else_changes():
     assert (slower.cpu["gateway"].request_s, slower.cpu["gateway"].token_s) == pytest.approx((0.003, 1.5e-5))
     assert slower.overhead_s == pytest.approx(0.0045)
     assert slower.lengths == as_it_was.lengths
+
+
+def test_a_verifier_is_as_slow_as_its_busy_neighbours_make_it():
+    paces = [Pace(1, 0.7), Pace(2, 1.3), Pace(1, 0.9), Pace(2, 1.1)]
+    assert pace_of(paces, 0.25, 2) == pytest.approx(0.9)
+    assert pace_of(paces, 1.0, 2) == pytest.approx(1.2)
+    assert pace_of([Pace(1, 0.7), Pace(1, 0.9)], 0.25, 1) == pytest.approx(0.8)

@@ -129,3 +129,8 @@ def test_a_plan_keeps_its_slo_and_pays_for_a_spare_verifier():
 def test_an_slo_below_one_requests_time_is_refused_with_a_sentence():
     with pytest.raises(ProfileError, match="no number of verifiers keeps an SLO"):
         find(PROFILE, replace(DEMAND, slo_token_s=0.001))
+
+
+def test_steps_that_got_faster_with_more_sequences_get_their_mean():
+    points = [StepPoint(1, 1, 0.06, 1.0), StepPoint(3, 1, 0.04, 1.0), StepPoint(5, 1, 0.08, 1.0)]
+    assert step_costs(points, PROMPT, 5).seconds[1:] == pytest.approx([0.05, 0.05, 0.05, 0.065, 0.08])

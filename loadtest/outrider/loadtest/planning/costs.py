@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 import numpy as np
 from outrider.loadtest.planning.profile import Limits, Profile, PromptCost, StepPoint
@@ -38,15 +39,16 @@ class StepCosts:
 def step_costs(points: Sequence[StepPoint], prompt: PromptCost, most: int) -> StepCosts:
     """Costs for up to ``most`` sequences: a line between two points, the last line's slope beyond the last point.
 
-    Seconds never fall with more sequences, and a step adds one token at least.
+    Seconds never fall with more sequences, and a step adds one token at least. Points whose seconds fall, on a machine
+    that changed its speed, get their mean.
     """
     points = sorted(points, key=lambda point: point.running)
     at, running = np.arange(1, most + 1, dtype=float), np.asarray([point.running for point in points])
-    seconds = _line(at, running, np.asarray([point.seconds for point in points]))
+    seconds = _line(at, running, np.asarray(_rising([point.seconds for point in points])))
     tokens = np.interp(at, running, [point.tokens for point in points])
     rows = np.interp(at, running, [point.rows for point in points])
     return StepCosts(
-        seconds=[prompt.step_s, *np.maximum.accumulate(np.maximum(seconds, 1e-6)).tolist()],
+        seconds=[prompt.step_s, *np.maximum(seconds, 1e-6).tolist()],
         tokens=[1.0, *np.maximum(tokens, 1.0).tolist()],
         rows=[1.0, *np.maximum(rows, 1.0).tolist()],
         prompt=prompt,
@@ -70,6 +72,16 @@ def pays_until(plain: StepCosts, speculative: StepCosts) -> int | None:
         if speculative.tokens[running] / speculative.seconds[running] < 1 / plain.seconds[running]:
             return running - 1
     return None
+
+
+def _rising(seconds: Sequence[float]) -> list[float]:
+    """The nearest values that do not fall (isotonic regression by pooling neighbours)."""
+    pools: list[list[float]] = []
+    for each in seconds:
+        pools.append([each])
+        while len(pools) > 1 and fmean(pools[-2]) > fmean(pools[-1]):
+            pools[-2:] = [pools[-2] + pools[-1]]
+    return [fmean(pool) for pool in pools for _ in pool]
 
 
 def _line(at: np.ndarray, running: np.ndarray, seconds: np.ndarray) -> np.ndarray:

@@ -67,13 +67,13 @@ async def measure(wanted: Wanted, progress: Progress) -> Profile:
         return await _Measurement(wanted, http, progress).run()
 
 
-async def measure_pace(wanted: Wanted, profile: Profile) -> float:
-    """How many times as long as in ``profile`` a plain step takes now, with the fewest clients of ``wanted``.
+async def measure_pace(wanted: Wanted, profile: Profile, clients: int) -> float:
+    """How many times as long a plain step takes now, with ``clients``, as in ``profile`` with the fewest clients.
 
     A shared machine changes its speed within minutes.
     """
     async with httpx.AsyncClient(trust_env=False, verify=False, timeout=30) as http:
-        return await _Measurement(wanted, http, lambda line: None).pace(profile)
+        return await _Measurement(wanted, http, lambda line: None).pace(profile, clients)
 
 
 class _Measurement:
@@ -91,9 +91,8 @@ class _Measurement:
         plain, speculative = await self._loads("plain", "off"), await self._loads("speculative", {})
         return self._profile(prompts, plain, speculative, await self._snapshot())
 
-    async def pace(self, profile: Profile) -> float:
+    async def pace(self, profile: Profile, clients: int) -> float:
         """As `measure_pace`."""
-        clients = self._wanted.concurrency[0]
         load = await self._load("pace", self._supply, "off", clients, _PACE_REQUESTS * clients)
         return reduce.step_point(load, profile.prompt).seconds / profile.plain[0].seconds
 

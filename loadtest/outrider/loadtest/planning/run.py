@@ -19,9 +19,9 @@ def given(wanted: Wanted) -> Profile:
     return uvloop.run(measure(named, lambda line: print(line, flush=True)))
 
 
-def pace(wanted: Wanted, profile: Profile) -> float:
-    """How many times as long as in ``profile`` a step of the same mesh takes now."""
-    return uvloop.run(measure_pace(replace(wanted, model=profile.model), profile))
+def pace(wanted: Wanted, profile: Profile, clients: int) -> float:
+    """How many times as long as in ``profile`` a step of the same mesh takes now; see `measure_pace`."""
+    return uvloop.run(measure_pace(replace(wanted, model=profile.model), profile, clients))
 
 
 def started(wanted: Wanted, settings: dict[str, str], verifiers: int, model: str | None, draft: str | None) -> Profile:

@@ -1,7 +1,8 @@
 """Simulated figures beside those of a real mesh: the simulator replays the requests of the real open load.
 
 A shared machine changes its speed between a profile and a load. So the time of a step is measured before and after each
-load as well, and the simulation has the profile's costs at this pace.
+load as well, and the simulation has the profile's costs at this pace. Verifiers that share the machine also slow each
+other, as far as they are busy at the same time: the pace is measured with one verifier busy, and with all.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 
 import msgspec
 import uvloop
@@ -56,11 +58,19 @@ class Options:
     records: Path | None
 
 
+@dataclass(frozen=True)
+class Pace:
+    """A pace with so many ``busy`` verifiers."""
+
+    busy: int
+    factor: float
+
+
 class Row(msgspec.Struct, frozen=True):
     """A load: figures of the simulation and of the mesh. Throughput is in tokens a second.
 
     Attributes:
-        pace: how many times as long as in the profile a step took around the load.
+        pace: how many times as long as in the profile a step took around the load, for as many busy verifiers.
         first_p95_at_old_pace_s: simulated with the profile as it is.
     """
 
@@ -94,13 +104,20 @@ def compare(options: Options, verifiers: int) -> list[Row]:
         if options.records:
             profile.save(options.records / f"profile-{verifiers}.json")
         most = verifiers * _most(profile)
-        rows, before = list[Row](), measurement.pace(wanted, profile)
+        rows, before = list[Row](), _paces(wanted, profile)
         for share in options.shares:
             level, trace = _loaded(options, access, profile, verifiers, most * share)
-            after = measurement.pace(wanted, profile)
-            rows.append(_row(options, profile, verifiers, level, trace, (before + after) / 2))
+            after = _paces(wanted, profile)
+            rows.append(_row(options, profile, verifiers, level, trace, [*before, *after]))
             before = after
         return rows
+
+
+def pace_of(paces: Sequence[Pace], share: float, verifiers: int) -> float:
+    """The pace of a verifier where each of the others is busy for a ``share`` of the time."""
+    alone = fmean(pace.factor for pace in paces if pace.busy == 1)
+    crowded = fmean(pace.factor for pace in paces if pace.busy == verifiers)
+    return share * crowded + (1 - share) * alone
 
 
 def publish(rows: Sequence[Row], out: Path | None) -> int:
@@ -158,12 +175,18 @@ def _loaded(options: Options, access: Access, profile: Profile, verifiers: int, 
     return level, trace
 
 
+def _paces(wanted: Wanted, profile: Profile) -> list[Pace]:
+    """The pace with one verifier busy, and with all."""
+    return [Pace(clients, measurement.pace(wanted, profile, clients)) for clients in {1, wanted.concurrency[0]}]
+
+
 def _timing(options: Options) -> Timing:
     return Timing(_WARM_UP_S, options.seconds, _PATIENCE_S)
 
 
-def _row(options: Options, profile: Profile, verifiers: int, level: Level, trace: Trace, pace: float) -> Row:
+def _row(options: Options, profile: Profile, verifiers: int, level: Level, trace: Trace, paces: list[Pace]) -> Row:
     as_profiled = _simulated(options, profile, verifiers, trace)
+    pace = pace_of(paces, as_profiled.busy["verifier"], verifiers)
     outcome = _simulated(options, profile.at_pace(pace), verifiers, trace)
     measured = figures([level], Slo(math.inf, math.inf))
     return Row(

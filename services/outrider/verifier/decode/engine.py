@@ -134,6 +134,14 @@ class Engine:
         self._committer.stop(sequence, Finish.CANCELLED, reason)
         return True
 
+    def offer_pages(self, movable: Callable[[Request], bool], most: int) -> int:
+        """Offers caches all pages of requests that are ``movable``, until they take ``most``; returns their number."""
+        taken = 0
+        for sequence in self._roster.sequences.values():
+            if taken < most and movable(sequence.request):
+                taken += self._cache.offer_all(sequence)
+        return taken
+
     def release(self, movable: Callable[[Request], bool]) -> int:
         """Ends all requests that are ``movable``, for other verifiers to continue; returns their number."""
         released = [sequence for sequence in self._roster.sequences.values() if movable(sequence.request)]

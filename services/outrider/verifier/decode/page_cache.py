@@ -19,6 +19,9 @@ class PageCache(Protocol):
     def offer(self, sequence: Sequence) -> None:
         """Notes that a sequence may have new full pages."""
 
+    def offer_all(self, sequence: Sequence) -> int:
+        """Offers all full pages of a sequence, also where they were offered before; returns how many are stored."""
+
 
 class NoCache:
     """A `PageCache` that stores nothing."""
@@ -32,3 +35,7 @@ class NoCache:
 
     def offer(self, sequence: Sequence) -> None:
         """See `PageCache`."""
+
+    def offer_all(self, sequence: Sequence) -> int:
+        """See `PageCache`."""
+        return 0

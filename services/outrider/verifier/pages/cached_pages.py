@@ -141,14 +141,18 @@ class CachedPages:
 
     def offer(self, sequence: Sequence) -> None:
         """See `PageCache`."""
-        before, now = self._offered.get(sequence.number, 0), sequence.published
-        if now <= before:
-            return
+        if sequence.published > self._offered.get(sequence.number, 0):
+            self.offer_all(sequence, self._offered.get(sequence.number, 0))
+
+    def offer_all(self, sequence: Sequence, first: int = 0) -> int:
+        """See `PageCache`; from page ``first`` on. Pages that the link has taken lately are left out."""
+        now, request = sequence.published, sequence.request
         self._offered[sequence.number] = now
-        hashes, request = sequence.hashes[:now], sequence.request
-        if indices := self._link.wants(request.tenant, hashes, before):
+        hashes = sequence.hashes[:now]
+        if indices := self._link.wants(request.tenant, hashes, first):
             copies = copy_pages(self._pool, [sequence.pages[index] for index in indices])
             self._link.offer(OfferedPages(request.tenant, hashes, indices, copies, request.residency))
+        return len(indices)
 
     def arrive(self, wanted: WantedPages, pages: Seq[bytes]) -> None:
         """Publishes fetched pages, behind the ``wanted.present`` leading ones, as far as pages are free."""

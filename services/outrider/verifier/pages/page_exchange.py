@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -17,12 +18,15 @@ from outrider.verifier.pages.cached_pages import CachedPages, WantedPages, page_
 from outrider.verifier.pages.handover import Handover, HandoverTerms, PrefillPeers
 from outrider.verifier.pages.link import CacheLink, FetchTerms
 from outrider.verifier.pages.metrics import CACHES
+from outrider.verifier.pages.page_sender import MOST_WAITING
 from outrider.verifier.pages.page_server import DeliveringCache, PageServer
 from outrider.verifier.pages.peers import Peers
 from outrider.verifier.pages.receiver import Receiver
 from outrider.verifier.settings import VerifierSettings
 from outrider.verifier.target import Target
 
+_OPEN_S = 10.0
+"""Most seconds that a verifier's start waits for the fingerprint of its pages, which reads all weights."""
 _WIPED_BYTES = 64 << 20
 """Bytes of pages that are overwritten between two steps."""
 
@@ -68,20 +72,34 @@ class PageExchange:
     def _ended(self, wanted: WantedPages) -> None:
         self._inbox.post(partial(self._pages.ended, wanted))
 
-    def start(self, engine: Engine) -> None:
-        """Starts to follow the registry, and serves pages that ``engine`` computes for other verifiers."""
+    async def start(self, engine: Engine) -> None:
+        """Starts to follow the registry, and serves pages that ``engine`` computes for other verifiers.
+
+        Where there is somebody to exchange pages with, returns when that is possible, or after `_OPEN_S` seconds.
+        """
         self._server = PageServer(self.cache, self._target, self._inbox, engine)
         if self._settings.role != "decode":
             add_KvCacheServicer_to_server(self._server, self._mesh.rpc)
-        self._mesh.tasks.spawn(self._open(self._server), "exchange of pages")
+        opening = self._mesh.tasks.spawn(self._open(self._server), "exchange of pages")
         if self._settings.kv_cache != "off":
             self._peers.start()
         self._prefill_peers.start()
+        if self._peer_found.is_set():
+            await asyncio.wait({opening}, timeout=_OPEN_S)
 
     def status(self) -> dict[str, Any]:
         """Status for the registry: the verifier's role, and the fingerprint of its pages once computed."""
         fingerprint = b"" if self._server is None else self._server.fingerprint
         return {"role": self._settings.role, "pages_of": fingerprint.hex()}
+
+    async def store(self, offer: Callable[[int], int]) -> None:
+        """Has KV caches store all that ``offer`` offers them, in the engine's thread, up to a number of pages a call.
+
+        Ends where a KV cache takes no pages.
+        """
+        while await asyncio.wrap_future(self._inbox.call(partial(offer, MOST_WAITING))):
+            if not await self._link.sender.all_sent():
+                return
 
     async def erase(self, tenant: str) -> int:
         """Drops a tenant's pages that wait for KV caches; returns their number."""

@@ -16,7 +16,7 @@ from outrider.verifier.pages.peers import Peers
 from outrider.verifier.pages.shards import instances_of
 from outrider.wire.pages import page_checksum, page_key
 
-_MOST_WAITING = 256
+MOST_WAITING = 256
 """Most pages that wait; further pages are dropped."""
 _MOST_REMEMBERED = 1 << 17
 _REMEMBERED_S = 60.0
@@ -38,6 +38,8 @@ class PageSender:
         self._pages = 0
         self._news = asyncio.Event()
         self._sending = asyncio.Lock()
+        self._idle, self._failed = asyncio.Event(), False
+        self._idle.set()
 
     def start(self, fingerprint: bytes) -> None:
         """Starts to send pages under ``fingerprint``."""
@@ -64,7 +66,7 @@ class PageSender:
             self._offered_pages, self._offered_since = set(), time.monotonic()
         offered_pages = self._offered_pages
         new = [index for index in range(first, len(hashes)) if (tenant, hashes[index]) not in offered_pages]
-        wanted = new[: max(_MOST_WAITING - self._pages, 0)]
+        wanted = new[: max(MOST_WAITING - self._pages, 0)]
         OFFERED.labels("dropped").inc(len(new) - len(wanted))
         offered_pages.update((tenant, hashes[index]) for index in wanted)
         return wanted
@@ -73,7 +75,14 @@ class PageSender:
         """Queues pages."""
         self._waiting.append(offered)
         self._pages += len(offered.indices)
+        self._idle.clear()
         self._news.set()
+
+    async def all_sent(self) -> bool:
+        """Waits until no page waits; whether KV caches took all since the last call."""
+        await self._idle.wait()
+        failed, self._failed = self._failed, False
+        return not failed
 
     def note(self, tenant: str, hashes: Sequence[bytes]) -> None:
         """Notes pages that were fetched from KV caches, so that they are not offered."""
@@ -90,6 +99,7 @@ class PageSender:
                         await self._send(offered)
                 finally:
                     self._pages -= len(offered.indices)
+            self._idle.set()
 
     async def _send(self, offered: OfferedPages) -> None:
         instances = self._peers.within(offered.residency)
@@ -105,6 +115,7 @@ class PageSender:
             sent = await self._store(instance, offered.tenant, part)
             OFFERED.labels("sent" if sent else "failed").inc(len(part))
             if not sent:
+                self._failed = True
                 self._offered_pages -= {(offered.tenant, offered.hashes[page.index]) for page in part}
 
     def _pack(self, offered: OfferedPages) -> list[pb.Page]:

@@ -86,6 +86,10 @@ class DeliveringCache:
         if (recipient := self._recipients.get(sequence.request.id)) is not None:
             self._deliver(sequence, recipient)
 
+    def offer_all(self, sequence: Sequence) -> int:
+        """See `PageCache`."""
+        return self._inner.offer_all(sequence)
+
     def _deliver(self, sequence: Sequence, recipient: _Recipient) -> None:
         end = sequence.published
         if end > recipient.next:

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 
 from outrider.mesh.registry import Member, Registry, State
+from outrider.mesh.tasks import within
 from outrider.mesh.telemetry import get_logger
 from outrider.mesh.worker import Inbox
 from outrider.verifier.decode.engine import Engine
+from outrider.verifier.pages.page_exchange import PageExchange
 from outrider.verifier.requests.sequence import Request
 from outrider.verifier.rpc.publisher import Publisher
 from outrider.wire.residency import may_hold
 
 SETTLE_S = 0.5
 """Seconds after which verifiers that are told to go at the same time know it of each other."""
+STORE_S = 3.0
+"""Most seconds in which a draining verifier sends pages before it leaves its requests, which go on meanwhile."""
 _log = get_logger("verifier")
 
 
@@ -22,7 +28,8 @@ class Departure:
     """Ends the requests of a draining verifier that another ready verifier can continue; waits for the others.
 
     A request ends without a reason for its readers (`Finish.CANCELLED`), behind exactly the tokens that were decided.
-    Its gateway then submits the request and these tokens to another verifier. The target fixes what follows.
+    Its gateway then submits the request and these tokens to another verifier. The target fixes what follows. Before
+    that, KV caches get all pages of these requests, from which the other verifier goes on.
 
     Args:
         instance: the verifier's name in the registry.
@@ -30,10 +37,20 @@ class Departure:
         engine: has the requests.
         inbox: inbox of the engine's thread.
         publisher: knows when the engine has no more requests.
+        exchange: sends pages to KV caches.
     """
 
-    def __init__(self, instance: str, registry: Registry, engine: Engine, inbox: Inbox, publisher: Publisher) -> None:
+    def __init__(
+        self,
+        instance: str,
+        registry: Registry,
+        engine: Engine,
+        inbox: Inbox,
+        publisher: Publisher,
+        exchange: PageExchange,
+    ) -> None:
         self._instance, self._registry, self._publisher = instance, registry, publisher
+        self._exchange = exchange
         self._engine, self._inbox = engine, inbox
         self._changed = asyncio.Event()
 
@@ -72,9 +89,12 @@ class Departure:
         if not successors:
             return
 
-        def release() -> int:
-            return self._engine.release(lambda request: any(_can_continue(member, request) for member in successors))
+        def movable(request: Request) -> bool:
+            return any(_can_continue(member, request) for member in successors)
 
+        with suppress(TimeoutError):
+            await within(STORE_S, self._exchange.store(partial(self._engine.offer_pages, movable)))
+        release = partial(self._engine.release, movable)
         released = await asyncio.wrap_future(self._inbox.call(release))
         if released:
             _log.info("other verifiers go on with the requests", requests=released, verifiers=len(successors))
