@@ -21,7 +21,7 @@ from outrider.mesh.addresses import hold_port
 
 ALWAYS, STATIC = "outrider.verifier.bench.always", "outrider.verifier.bench.static"
 """Verifiers that ask every drafter at every step, and that admit requests in batches."""
-_OUTPUT = "up.txt"
+_OUTPUT, _SERVES = "up.txt", "Outrider serves at"
 _READY_S = 600.0
 """Long enough to load a large model."""
 
@@ -115,8 +115,9 @@ def running(
             process = subprocess.Popen([*command, "--log-dir", logs], stdout=output)
         try:
             url = f"{'https' if secure else 'http'}://127.0.0.1:{port}"
-            _wait(url, process)
-            yield LocalMesh(url, process.pid, Path(logs))
+            mesh = LocalMesh(url, process.pid, Path(logs))
+            _wait(mesh, process)
+            yield mesh
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait()
@@ -126,11 +127,13 @@ def _leave(number: int, frame: object) -> None:
     raise SystemExit(128 + number)
 
 
-def _wait(url: str, process: subprocess.Popen[bytes]) -> None:
+def _wait(mesh: LocalMesh, process: subprocess.Popen[bytes]) -> None:
+    """Returns when all processes are ready; a gateway is ready as soon as one verifier is."""
     until = time.monotonic() + _READY_S
     while process.poll() is None and time.monotonic() < until:
         with contextlib.suppress(httpx.TransportError):
-            if httpx.get(f"{url}/readyz", trust_env=False, verify=False).is_success and _is_open(url):
+            ready = httpx.get(f"{mesh.url}/readyz", trust_env=False, verify=False).is_success
+            if ready and _SERVES in mesh.output() and _is_open(mesh.url):
                 return
         time.sleep(0.2)
     raise SystemExit("the mesh did not become ready")
