@@ -7,11 +7,10 @@ import pytest
 from outrider.cli.main import app
 from outrider.loadtest.load.client import Reply
 from outrider.loadtest.planning import reduce
-from outrider.loadtest.planning.profile import FORMAT, Cpu, Limits, Profile, PromptCost, StepPoint
+from outrider.loadtest.planning.profile import FORMAT, Limits, Profile, PromptCost, StepPoint
 from outrider.loadtest.planning.reduce import Measured
 from outrider.loadtest.planning.scrape import Snapshot
 from outrider.loadtest.planning.search import Plan
-from outrider.loadtest.planning.validation import Pace, pace_of
 from typer.testing import CliRunner
 
 LIMITS = Limits(max_running=8, max_waiting=256, prefill_rows=256, max_rows=320, pages=512, page_size=16)
@@ -100,24 +99,3 @@ def test_prompts_cost_what_the_curve_of_the_verifiers_says_as_far_as_their_load_
     assert prompt.seconds(8, 24) == pytest.approx(0.048)
     assert prompt.row_s == pytest.approx(0.048 / 32)
     assert reduce.step_point(alone, prompt).seconds == pytest.approx(0.02, rel=0.01)
-
-
-def test_at_a_slower_pace_all_times_are_longer_and_nothing_else_changes():
-    points, curve = [StepPoint(1, 3, 0.01, 2.0)], [(1.0, 0.01), (8.0, 0.02)]
-    cpu, prompt = {"gateway": Cpu(0.002, 1e-5)}, PromptCost(0.009, 2e-5, curve)
-    as_it_was = Profile(FORMAT, {}, "m", {}, LIMITS, points, points, prompt, cpu, 0.003, [(100, 20)], 1.0, {}, {})
-    slower = as_it_was.at_pace(1.5)
-    assert slower.plain == slower.speculative == [StepPoint(1, 3, 0.015, 2.0)]
-    assert [slower.prompt.seconds(1, 7), slower.prompt.step_s, slower.prompt.row_s] == pytest.approx(
-        [0.015, 0.0135, 3e-5]
-    )
-    assert (slower.cpu["gateway"].request_s, slower.cpu["gateway"].token_s) == pytest.approx((0.003, 1.5e-5))
-    assert slower.overhead_s == pytest.approx(0.0045)
-    assert slower.lengths == as_it_was.lengths
-
-
-def test_a_verifier_is_as_slow_as_its_busy_neighbours_make_it():
-    paces = [Pace(1, 0.7), Pace(2, 1.3), Pace(1, 0.9), Pace(2, 1.1)]
-    assert pace_of(paces, 0.25, 2) == pytest.approx(0.9)
-    assert pace_of(paces, 1.0, 2) == pytest.approx(1.2)
-    assert pace_of([Pace(1, 0.7), Pace(1, 0.9)], 0.25, 1) == pytest.approx(0.8)

@@ -29,7 +29,6 @@ KINDS = ("gateway", "tokenizer", "verifier")
 """Services whose metrics a profile needs."""
 _PROMPTS = 4
 """Requests of the load of prompts, for each request of another load: their answers have one token."""
-_PACE_REQUESTS = 6
 _SETTLE_S = 0.5
 """Longer than a verifier takes to bring its metrics up to date."""
 
@@ -67,15 +66,6 @@ async def measure(wanted: Wanted, progress: Progress) -> Profile:
         return await _Measurement(wanted, http, progress).run()
 
 
-async def measure_pace(wanted: Wanted, profile: Profile, clients: int) -> float:
-    """How many times as long a plain step takes now, with ``clients``, as in ``profile`` with the fewest clients.
-
-    A shared machine changes its speed within minutes.
-    """
-    async with httpx.AsyncClient(trust_env=False, verify=False, timeout=30) as http:
-        return await _Measurement(wanted, http, lambda line: None).pace(profile, clients)
-
-
 class _Measurement:
     def __init__(self, wanted: Wanted, http: httpx.AsyncClient, progress: Progress) -> None:
         self._wanted, self._http, self._progress = wanted, http, progress
@@ -90,11 +80,6 @@ class _Measurement:
         prompts = await self._load("prompts", self._prompts, "off", least, _PROMPTS * wanted.requests)
         plain, speculative = await self._loads("plain", "off"), await self._loads("speculative", {})
         return self._profile(prompts, plain, speculative, await self._snapshot())
-
-    async def pace(self, profile: Profile, clients: int) -> float:
-        """As `measure_pace`."""
-        load = await self._load("pace", self._supply, "off", clients, _PACE_REQUESTS * clients)
-        return reduce.step_point(load, profile.prompt).seconds / profile.plain[0].seconds
 
     async def _loads(self, mode: str, speculation: Any) -> list[Measured]:
         """The largest load first: drafters that learn from answers know most of them when the smaller ones run."""

@@ -113,19 +113,6 @@ class Profile(msgspec.Struct, frozen=True):
     memory_bytes: dict[str, float]
     watts: float | None = None
 
-    def at_pace(self, pace: float) -> Profile:
-        """The profile of a machine on which everything takes ``pace`` times as long."""
-        replace, prompt = msgspec.structs.replace, self.prompt
-        curve = [(rows, seconds * pace) for rows, seconds in prompt.curve]
-        return replace(
-            self,
-            plain=[replace(point, seconds=point.seconds * pace) for point in self.plain],
-            speculative=[replace(point, seconds=point.seconds * pace) for point in self.speculative],
-            prompt=PromptCost(prompt.step_s * pace, prompt.row_s * pace, curve),
-            cpu={kind: Cpu(cpu.request_s * pace, cpu.token_s * pace) for kind, cpu in self.cpu.items()},
-            overhead_s=self.overhead_s * pace,
-        )
-
     def save(self, path: Path) -> None:
         """Writes the profile as JSON."""
         path.write_bytes(msgspec.json.format(msgspec.json.encode(self)) + b"\n")

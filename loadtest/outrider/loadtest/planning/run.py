@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import uvloop
 from outrider.loadtest.meshes import local_mesh
-from outrider.loadtest.planning.measure import KINDS, Wanted, measure, measure_pace
+from outrider.loadtest.planning.measure import KINDS, Wanted, measure
 from outrider.loadtest.planning.profile import Profile
 from outrider.mesh.access import Access, access_to
 
@@ -17,11 +17,6 @@ def given(wanted: Wanted) -> Profile:
     """The profile of the mesh at ``wanted.access``."""
     named = replace(wanted, model=served_model(wanted.access))
     return uvloop.run(measure(named, lambda line: print(line, flush=True)))
-
-
-def pace(wanted: Wanted, profile: Profile, clients: int) -> float:
-    """How many times as long as in ``profile`` a step of the same mesh takes now; see `measure_pace`."""
-    return uvloop.run(measure_pace(replace(wanted, model=profile.model), profile, clients))
 
 
 def started(wanted: Wanted, settings: dict[str, str], verifiers: int, model: str | None, draft: str | None) -> Profile:

@@ -1,9 +1,4 @@
-"""Simulated figures beside those of a real mesh: the simulator replays the requests of the real open load.
-
-A shared machine changes its speed between a profile and a load. So the time of a step is measured before and after each
-load as well, and the simulation has the profile's costs at this pace. Verifiers that share the machine also slow each
-other, as far as they are busy at the same time: the pace is measured with one verifier busy, and with all.
-"""
+"""Simulated figures beside those of a real mesh: the simulator replays the requests of the real open load."""
 
 from __future__ import annotations
 
@@ -11,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import fmean
 
 import msgspec
 import uvloop
@@ -23,7 +17,6 @@ from outrider.loadtest.planning import run as measurement
 from outrider.loadtest.planning.costs import of_profile
 from outrider.loadtest.planning.measure import KINDS, Wanted
 from outrider.loadtest.planning.mesh import simulate
-from outrider.loadtest.planning.outcome import Outcome
 from outrider.loadtest.planning.profile import Profile
 from outrider.loadtest.planning.scenario import Trace, of_measured
 from outrider.loadtest.planning.tables import columns
@@ -58,27 +51,12 @@ class Options:
     records: Path | None
 
 
-@dataclass(frozen=True)
-class Pace:
-    """A pace with so many ``busy`` verifiers."""
-
-    busy: int
-    factor: float
-
-
 class Row(msgspec.Struct, frozen=True):
-    """A load: figures of the simulation and of the mesh. Throughput is in tokens a second.
-
-    Attributes:
-        pace: how many times as long as in the profile a step took around the load, for as many busy verifiers.
-        first_p95_at_old_pace_s: simulated with the profile as it is.
-    """
+    """A load: figures of the simulation and of the mesh. Throughput is in tokens a second."""
 
     verifiers: int
     rate: float
     requests: int
-    pace: float
-    first_p95_at_old_pace_s: float
     simulated_tokens_per_s: float
     measured_tokens_per_s: float
     simulated_first_p95_s: float
@@ -99,43 +77,27 @@ def compare(options: Options, verifiers: int) -> list[Row]:
     settings = {"verifier.threads": str(options.threads)}
     with local_mesh.running(settings, verifiers, None, model=options.model, draft=options.draft) as mesh:
         access = access_to(mesh.url)
-        wanted = _wanted(options, access, mesh.metrics_urls(KINDS), verifiers)
-        profile = measurement.given(wanted)
+        profile = measurement.given(_wanted(options, access, mesh.metrics_urls(KINDS), verifiers))
         if options.records:
             profile.save(options.records / f"profile-{verifiers}.json")
         most = verifiers * _most(profile)
-        rows, before = list[Row](), _paces(wanted, profile)
-        for share in options.shares:
-            level, trace = _loaded(options, access, profile, verifiers, most * share)
-            after = _paces(wanted, profile)
-            rows.append(_row(options, profile, verifiers, level, trace, [*before, *after]))
-            before = after
-        return rows
-
-
-def pace_of(paces: Sequence[Pace], share: float, verifiers: int) -> float:
-    """The pace of a verifier where each of the others is busy for a ``share`` of the time."""
-    alone = fmean(pace.factor for pace in paces if pace.busy == 1)
-    crowded = fmean(pace.factor for pace in paces if pace.busy == verifiers)
-    return share * crowded + (1 - share) * alone
+        return [_row(options, access, profile, verifiers, most * share) for share in options.shares]
 
 
 def publish(rows: Sequence[Row], out: Path | None) -> int:
     """Prints all rows; returns 1 if one misses a bar."""
     shown = columns(
-        *("verifiers", "requests/s", "requests", "pace", "tokens/s simulated", "measured"),
-        *("TTFT p95 at old pace", "simulated", "measured", ""),
+        "verifiers", "requests/s", "requests", "tokens/s simulated", "measured", "TTFT p95 simulated", "measured", ""
     )
     for row in rows:
         tokens = f"{row.simulated_tokens_per_s:.1f}", f"{row.measured_tokens_per_s:.1f}"
-        seconds = row.first_p95_at_old_pace_s, row.simulated_first_p95_s, row.measured_first_p95_s
+        first = f"{row.simulated_first_p95_s:.3f}", f"{row.measured_first_p95_s:.3f}"
         shown.add_row(
             str(row.verifiers),
             f"{row.rate:.2f}",
             str(row.requests),
-            f"{row.pace:.2f}",
             *tokens,
-            *(f"{each:.3f}" for each in seconds),
+            *first,
             "within" if row.holds else "missed",
         )
     Console(width=120).print(shown)
@@ -166,35 +128,26 @@ def _most(profile: Profile) -> float:
     return max(costs.capacity(running, prompt * profile.computed, answer) for running in numbers)
 
 
-def _loaded(options: Options, access: Access, profile: Profile, verifiers: int, rate: float) -> tuple[Level, Trace]:
+def _row(options: Options, access: Access, profile: Profile, verifiers: int, rate: float) -> Row:
+    timing = Timing(_WARM_UP_S, options.seconds, _PATIENCE_S)
     print(f"loading: {rate:.3g} requests/s", flush=True)
-    level, trace = uvloop.run(_load(options, access, profile.model, rate))
+    level, trace = uvloop.run(_load(options, access, profile.model, rate, timing))
     if options.records:
         name = f"load-{verifiers}-{rate:.3g}.json"
         (options.records / name).write_bytes(msgspec.json.encode({"level": level, "trace": trace.requests}))
-    return level, trace
-
-
-def _paces(wanted: Wanted, profile: Profile) -> list[Pace]:
-    """The pace with one verifier busy, and with all."""
-    return [Pace(clients, measurement.pace(wanted, profile, clients)) for clients in {1, wanted.concurrency[0]}]
-
-
-def _timing(options: Options) -> Timing:
-    return Timing(_WARM_UP_S, options.seconds, _PATIENCE_S)
-
-
-def _row(options: Options, profile: Profile, verifiers: int, level: Level, trace: Trace, paces: list[Pace]) -> Row:
-    as_profiled = _simulated(options, profile, verifiers, trace)
-    pace = pace_of(paces, as_profiled.busy["verifier"], verifiers)
-    outcome = _simulated(options, profile.at_pace(pace), verifiers, trace)
-    measured = figures([level], Slo(math.inf, math.inf))
+    scenario = replace(
+        of_measured(profile, trace),
+        verifiers=verifiers,
+        warm_up_s=timing.warm_up_s,
+        seconds=timing.seconds,
+        patience_s=timing.patience_s,
+        seed=options.seed,
+    )
+    outcome, measured = simulate(scenario), figures([level], Slo(math.inf, math.inf))
     return Row(
         verifiers=verifiers,
-        rate=level.rate,
+        rate=rate,
         requests=len(level.requests),
-        pace=pace,
-        first_p95_at_old_pace_s=as_profiled.first(95),
         simulated_tokens_per_s=outcome.tokens_per_s,
         measured_tokens_per_s=measured["tokens_per_s"].value,
         simulated_first_p95_s=outcome.first(95),
@@ -202,21 +155,7 @@ def _row(options: Options, profile: Profile, verifiers: int, level: Level, trace
     )
 
 
-def _simulated(options: Options, profile: Profile, verifiers: int, trace: Trace) -> Outcome:
-    timing = _timing(options)
-    return simulate(
-        replace(
-            of_measured(profile, trace),
-            verifiers=verifiers,
-            warm_up_s=timing.warm_up_s,
-            seconds=timing.seconds,
-            patience_s=timing.patience_s,
-            seed=options.seed,
-        )
-    )
-
-
-async def _load(options: Options, access: Access, model: str, rate: float) -> tuple[Level, Trace]:
+async def _load(options: Options, access: Access, model: str, rate: float, timing: Timing) -> tuple[Level, Trace]:
     """Loads the mesh; returns what clients saw, and the requests that were answered as the simulator takes them."""
     answered: list[tuple[float, int, int]] = []
     chats = endless(options.workload, options.seed + 2, options.max_tokens)
@@ -227,5 +166,5 @@ async def _load(options: Options, access: Access, model: str, rate: float) -> tu
         answered.append((arrival.at, computed, reply.completion_tokens))
         return reply
 
-    level = await Run(rate, 0, _timing(options), send).level(poisson(rate, options.seed + 2))
+    level = await Run(rate, 0, timing, send).level(poisson(rate, options.seed + 2))
     return level, Trace(sorted(answered))
