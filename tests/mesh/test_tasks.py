@@ -31,7 +31,7 @@ async def test_work_that_fails_within_its_time_raises_its_error() -> None:
 async def test_work_that_loses_cancellations_ends_at_its_time() -> None:
     async with asyncio.timeout(10):
         with pytest.raises(TimeoutError):
-            await within(0.05, lose_cancellations(3))
+            await within(0.05, lose_cancellations(1))
 
 
 async def test_a_caller_that_is_cancelled_ends_the_work() -> None:
@@ -51,7 +51,7 @@ async def test_a_caller_that_is_cancelled_ends_the_work() -> None:
 
 async def test_background_tasks_end_even_where_they_lose_cancellations() -> None:
     tasks = Tasks()
-    task = tasks.spawn(lose_cancellations(3), "stubborn")
+    task = tasks.spawn(lose_cancellations(1), "stubborn")
     await asyncio.sleep(0.01)
     await tasks.cancel()
     assert task.cancelled()

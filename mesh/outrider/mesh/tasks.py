@@ -11,7 +11,8 @@ from outrider.mesh.telemetry import get_logger
 _log = get_logger("tasks")
 
 _T = TypeVar("_T")
-_CANCEL_AGAIN_S = 0.1
+_CANCEL_AGAIN_S = 1.0
+"""Long enough for what a cancelled task does at its end."""
 
 
 async def within(seconds: float, work: Coroutine[Any, Any, _T]) -> _T:

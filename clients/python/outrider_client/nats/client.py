@@ -216,7 +216,7 @@ async def _within(seconds: float, work: Coroutine[Any, Any, None]) -> None:
     finally:
         while not task.done():
             task.cancel()
-            await asyncio.wait({task}, timeout=0.1)
+            await asyncio.wait({task}, timeout=1)
     if task.cancelled():
         raise TimeoutError
     task.result()
