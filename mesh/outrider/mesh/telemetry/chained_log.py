@@ -21,7 +21,7 @@ MOST_WAITING = 10_000
 """Most records that wait for the file; later ones are lost, and counted."""
 _TURN_S = 1.0
 _GATHER_S = 0.05
-"""Seconds between two writes. A thread that writes each line at once fights the requests for the interpreter's lock."""
+"""Seconds between two writes; all lines of that time are one write."""
 _CLOSE_S = 2.0
 
 _log = get_logger("audit")
