@@ -178,7 +178,7 @@ def _race_sample(shape: ModelShape) -> Variants:
     truncated = replace(plain, top_k=ints(_ROWS), top_p=_empty(_ROWS), min_p=_empty(_ROWS))
     penalties = Penalties(ints(_ROWS + 1), ints(_ROWS), _empty(_ROWS), _empty(_ROWS))
     draws = {
-        "plain": replace(plain, top=1),
+        "plain": plain,
         "masked": replace(plain, allowed=allowed),
         "truncated": truncated,
         "penalised": replace(plain, penalties=penalties),

@@ -15,7 +15,7 @@ NEVER = float("-inf")
 WAYS = ("plain", "allowed", "top_k", "top_p", "min_p", "penalties")
 
 
-def parameters(rows: int, vocabulary: int, *ways: str, seed: int = 0, top: int | None = None) -> Draws:
+def parameters(rows: int, vocabulary: int, *ways: str, seed: int = 0) -> Draws:
     """Draws whose rows differ in everything named, some of them greedy."""
     generator = torch.Generator().manual_seed(seed)
 
@@ -34,7 +34,6 @@ def parameters(rows: int, vocabulary: int, *ways: str, seed: int = 0, top: int |
         min_p=choose([0.0, 0.02, 0.3, 1.0], torch.float32) if "min_p" in ways else None,
         penalties=_penalties(rows, vocabulary, generator) if "penalties" in ways else None,
         allowed=words(-(2**31), 2**31, rows, -(-vocabulary // 32)).int() if "allowed" in ways else None,
-        top=top,
     )
 
 

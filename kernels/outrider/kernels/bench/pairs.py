@@ -162,7 +162,7 @@ def _race_sample(case: Case, device: torch.device) -> Pair:
     seeds, positions = torch.arange(rows, device=device), torch.full((rows,), case.step.context, device=device)
     draws = Draws(seeds, positions, torch.full((rows,), _TEMPERATURE, device=device))
     noise = philox.log_exponentials(seeds, positions, vocabulary)
-    return Pair(lambda: race_sample.draw(logits, draws).tokens, _torch_race_sample, (logits, noise))
+    return Pair(lambda: race_sample.draw(logits, draws), _torch_race_sample, (logits, noise))
 
 
 def _torch_race_sample(logits: Tensor, noise: Tensor) -> Tensor:

@@ -14,13 +14,12 @@ from collections.abc import Sequence
 
 from outrider.kernels.backend import takes_triton
 from outrider.kernels.race_sample import cpu, reference
-from outrider.kernels.race_sample.draws import DrawResult, Draws, Penalties
+from outrider.kernels.race_sample.draws import Draws, Penalties
 from outrider.kernels.race_sample.reference import edited_logits, race_sample, race_topk
 from outrider.kernels.race_sample.truncation import Truncation, truncate
 from torch import Tensor
 
 __all__ = [
-    "DrawResult",
     "Draws",
     "Penalties",
     "Truncation",
@@ -33,15 +32,18 @@ __all__ = [
 ]
 
 
-def draw(logits: Tensor, draws: Draws) -> DrawResult:
+def draw(logits: Tensor, draws: Draws) -> Tensor:
     """One token a row: penalties, temperature, grammar mask, top-k, top-p, min-p, and the race.
 
-    A row's answer depends on that row alone, and its token is the same on every device. Log-probabilities are those
-    of the model's own distribution (see `DrawResult`), and agree between devices to a few ulp.
+    A row's token depends on that row alone, and is the same on every device.
 
     Args:
         logits: float32, bfloat16 or float16 [n, V], as the model gave them.
         draws: the rows' parameters.
+
+    Returns:
+        int32 [n]; -1 where nothing can be drawn: a logit is NaN or 1e30 or more, before or after penalties, or every
+        token is impossible or forbidden.
 
     Raises:
         ValueError: the parameters do not fit the logits.

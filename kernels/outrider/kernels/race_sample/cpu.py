@@ -11,7 +11,7 @@ import torch
 from outrider.kernels.backend import compiled
 from outrider.kernels.philox.variate_cache import cached_variates
 from outrider.kernels.race_sample import reference
-from outrider.kernels.race_sample.draws import BROKEN_FROM, GREEDY_BELOW, DrawResult, Draws
+from outrider.kernels.race_sample.draws import BROKEN_FROM, GREEDY_BELOW, Draws
 from outrider.kernels.race_sample.truncation import least_kept
 from outrider.native.race import Race, race_of
 from torch import Tensor
@@ -20,15 +20,15 @@ _NEVER = float("-inf")
 _WORD = 2**64 - 1
 
 
-def draw(logits: Tensor, draws: Draws) -> DrawResult:
+def draw(logits: Tensor, draws: Draws) -> Tensor:
     """See `outrider.kernels.race_sample.draw`."""
     draws.check(logits)
     if (native_tokens := _native_tokens(logits, draws)) is not None:
-        return reference.draw_result(logits, draws, native_tokens)
+        return native_tokens
     scores = _scores(logits, draws).numpy()
     tokens = scores.argmax(-1)
     tokens[scores[np.arange(len(tokens)), tokens] == _NEVER] = -1
-    return reference.draw_result(logits, draws, torch.from_numpy(tokens))
+    return torch.from_numpy(tokens).int()
 
 
 def race(
@@ -53,7 +53,7 @@ def _native_tokens(logits: Tensor, draws: Draws) -> Tensor | None:
         return None
     seeds = draws.seeds.numpy().view(np.uint64).tolist()
     tokens = race(logits, seeds, draws.positions.tolist(), draws.temperatures.tolist())
-    return None if tokens is None else torch.tensor(tokens, dtype=torch.int64)
+    return None if tokens is None else torch.tensor(tokens, dtype=torch.int32)
 
 
 def _scores(logits: Tensor, draws: Draws) -> Tensor:

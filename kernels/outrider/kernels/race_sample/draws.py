@@ -1,4 +1,4 @@
-"""Parameters and results of a fused draw."""
+"""Parameters of a fused draw."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-
-MOST_TOP = 20
-"""Most tokens whose log-probabilities a draw returns, beside the drawn one's."""
 
 GREEDY_BELOW = 1e-6
 """Temperatures below this count as 0."""
@@ -49,7 +46,6 @@ class Draws:
         min_p: float32 [n], likewise; 0 keeps all.
         penalties: applied before the temperature.
         allowed: int32 [n, ceil(V / 32)], bit ``v % 32`` of word ``v // 32`` is 1 where a grammar allows token v.
-        top: return log-probabilities of the drawn token and of this many likeliest ones, 0 to 20; None returns none.
     """
 
     seeds: Tensor
@@ -60,7 +56,6 @@ class Draws:
     min_p: Tensor | None = None
     penalties: Penalties | None = None
     allowed: Tensor | None = None
-    top: int | None = None
 
     @property
     def truncates(self) -> bool:
@@ -81,8 +76,6 @@ class Draws:
             _check("tokens", self.penalties.tokens, torch.int32, entries, logits.device)
             _check("factors", self.penalties.factors, torch.float32, entries, logits.device)
             _check("biases", self.penalties.biases, torch.float32, entries, logits.device)
-        if self.top is not None and not 0 <= self.top <= MOST_TOP:
-            raise ValueError(f"top is {self.top}; it must be 0 to {MOST_TOP}")
 
 
 _COLUMNS = {
@@ -103,23 +96,3 @@ def _check(name: str, tensor: Tensor | None, dtype: torch.dtype, shape: tuple[in
             f"{name} are {tensor.dtype} {tuple(tensor.shape)} on {tensor.device}; they must be contiguous {dtype} "
             f"{shape} on {device}"
         )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class DrawResult:
-    """The results of the rows' draws.
-
-    Attributes:
-        tokens: int32 [n]; -1 where nothing can be drawn: a logit is NaN or 1e30 or more, before or after penalties,
-            or every token is impossible or forbidden.
-        logprobs: float32 [n], of the tokens under the model's own distribution: the softmax of the given
-            logits, before penalties, mask, temperature and truncation. Minus infinity for -1.
-        top_tokens: int32 [n, top], the likeliest under that distribution, best first, the lowest id first on a tie;
-            -1 where there are no more, and where a logit is NaN or 1e30 or more.
-        top_logprobs: float32 [n, top]; minus infinity for -1.
-    """
-
-    tokens: Tensor
-    logprobs: Tensor | None = None
-    top_tokens: Tensor | None = None
-    top_logprobs: Tensor | None = None

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import torch
-from outrider.kernels import elementary
 from outrider.kernels.philox import log_exponentials
-from outrider.kernels.race_sample.draws import BROKEN_FROM, GREEDY_BELOW, DrawResult, Draws, Penalties
+from outrider.kernels.race_sample.draws import BROKEN_FROM, GREEDY_BELOW, Draws, Penalties
 from outrider.kernels.race_sample.truncation import least_kept
 from torch import Tensor
 
@@ -42,23 +41,11 @@ def race_topk(logits: Tensor, log_exponentials: Tensor | None, k: int) -> tuple[
     return best.indices, (best.values - scores.logsumexp(-1, keepdim=True)).exp()
 
 
-def draw(logits: Tensor, draws: Draws) -> DrawResult:
+def draw(logits: Tensor, draws: Draws) -> Tensor:
     """See `outrider.kernels.race_sample.draw`."""
     draws.check(logits)
     best, tokens = scores(logits, draws).max(-1)
-    return draw_result(logits, draws, tokens.masked_fill(best == _NEVER, -1))
-
-
-def draw_result(logits: Tensor, draws: Draws, tokens: Tensor) -> DrawResult:
-    """The result for drawn ``tokens``, int64 [n], with log-probabilities where they are wanted."""
-    if draws.top is None:
-        return DrawResult(tokens.int())
-    raw = logits.float()
-    raw = raw.masked_fill(broken(raw), _NEVER)
-    total = _logsumexp(raw)
-    chosen = (raw.gather(-1, tokens.clamp(min=0)[:, None]) - total)[:, 0].masked_fill(tokens < 0, _NEVER)
-    top_tokens, values = _best(raw, draws.top)
-    return DrawResult(tokens.int(), chosen, top_tokens, (values - total).masked_fill(top_tokens < 0, _NEVER))
+    return tokens.masked_fill(best == _NEVER, -1).int()
 
 
 def edited_logits(logits: Tensor, draws: Draws) -> Tensor:
@@ -112,22 +99,3 @@ def _noise(draws: Draws, hot: Tensor, vocabulary: int) -> Tensor:
     pairs, rows = torch.unique(torch.stack([draws.seeds, draws.positions], 1)[hot], dim=0, return_inverse=True)
     noise[hot] = log_exponentials(pairs[:, 0].contiguous(), pairs[:, 1].contiguous(), vocabulary)[rows]
     return noise
-
-
-def _logsumexp(values: Tensor) -> Tensor:
-    """float32 [n, 1]; the sum is exact, so its order changes no bits."""
-    peak = values.amax(-1, keepdim=True).clamp(min=torch.finfo(torch.float32).min)
-    total = elementary.mass(values - peak).sum(-1, keepdim=True)
-    return peak + elementary.log((total.double() * 2.0**-elementary.MASS_BITS).float().clamp(min=2.0**-100))
-
-
-def _best(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest above minus infinity, the lowest id first on a tie: tokens int32 [n, k], -1 for none; values."""
-    vocabulary = values.shape[-1]
-    bits = (values + 0.0).view(torch.int32)
-    order = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).long() << 32
-    ids = (order - torch.arange(vocabulary, device=values.device)).topk(min(k, vocabulary)).indices
-    missing = max(0, k - vocabulary)
-    best = torch.nn.functional.pad(values.gather(-1, ids), (0, missing), value=_NEVER)
-    tokens = torch.nn.functional.pad(ids, (0, missing), value=-1)
-    return tokens.masked_fill(best == _NEVER, -1).int(), best

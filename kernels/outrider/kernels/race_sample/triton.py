@@ -13,9 +13,8 @@ import triton
 import triton.language as tl
 from outrider.kernels.launch import Config, launch
 from outrider.kernels.philox.triton import log_exponential, word, words
-from outrider.kernels.race_sample.draws import GREEDY_BELOW, DrawResult, Draws
+from outrider.kernels.race_sample.draws import GREEDY_BELOW, Draws
 from outrider.kernels.race_sample.logits.triton import BLOCK, CONFIG, masked_values, scaled_logits
-from outrider.kernels.race_sample.ranking.triton import rank_top
 from outrider.kernels.race_sample.truncation.triton import least_kept
 from torch import Tensor
 
@@ -114,7 +113,7 @@ def _finish(scores, winners, tokens, blocks, BLOCKS: tl.constexpr):
     tl.store(tokens + row, tl.where(drawn, tl.min(tl.where(score == best, winner, _NO_ENTRY)), -1))
 
 
-def draw(logits: Tensor, draws: Draws) -> DrawResult:
+def draw(logits: Tensor, draws: Draws) -> Tensor:
     """See `outrider.kernels.race_sample.draw`."""
     draws.check(logits)
     args, constants = _prepared(logits, draws)
@@ -127,10 +126,7 @@ def draw(logits: Tensor, draws: Draws) -> DrawResult:
     tokens = torch.empty(rows, dtype=torch.int32, device=logits.device)
     padded = {"BLOCKS": triton.next_power_of_2(blocks)}
     launch(_finish, (rows,), {**winners_by_block, "tokens": tokens, "blocks": blocks}, padded, _FINISH)
-    if draws.top is None:
-        return DrawResult(tokens)
-    top_tokens, top_logprobs, logprobs = rank_top(logits, draws.top, tokens)
-    return DrawResult(tokens, logprobs, top_tokens, top_logprobs)
+    return tokens
 
 
 def _prepared(logits: Tensor, draws: Draws) -> tuple[dict[str, Tensor | int], dict[str, bool | int]]:

@@ -126,7 +126,7 @@ class Runner:
             return self._apply_rule(works, logits, raced)
         changes = edits.penalties(len(logits), logits.device), edits.allowed(len(logits), logits.device)
         parameters = draws(_positions(works), logits.device, *changes)
-        drawn = draw(logits, parameters).tokens.tolist()
+        drawn = draw(logits, parameters).tolist()
         if NOTHING in drawn and not logits.amax(-1).isfinite().all():
             raise BrokenLogits("the target's logits are not numbers")
         return self._apply_rule(works, edited_logits(logits, parameters), drawn)

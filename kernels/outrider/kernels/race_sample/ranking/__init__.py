@@ -1,1 +1,0 @@
-"""ranking: the largest logits of a row, and their log-probabilities."""
