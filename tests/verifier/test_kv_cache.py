@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+import torch
 from outrider.mesh.bus import Bus
 from outrider.mesh.registry import Member, Registry, State
 from outrider.mesh.rpc import Server, channel, close_channels
@@ -17,9 +18,10 @@ from outrider.mesh.tasks import Tasks
 from outrider.v1 import kvcache_pb2 as kv
 from outrider.v1 import kvcache_pb2_grpc, sampling_pb2, verifier_pb2_grpc
 from outrider.v1 import verifier_pb2 as pb
-from outrider.verifier.pages.cached_pages import WantedPages
+from outrider.verifier.pages.cached_pages import OfferedPages, WantedPages
 from outrider.verifier.pages.handover import Handover, HandoverTerms, PrefillPeers
 from outrider.verifier.pages.link import CacheLink, FetchTerms
+from outrider.verifier.pages.page_sender import PageSender
 from outrider.verifier.pages.peers import Peers
 from outrider.verifier.pages.receiver import Receiver
 from outrider.wire.frames import Finish, Frame, Usage, decode_frame
@@ -270,6 +272,24 @@ async def test_pages_are_awaited_for_as_long_as_computing_them_would_take(
     assert link.fetch(WantedPages(1, "t", hashes, 0))
     await ended.wait()
     assert arrived == hashes[:fetched]
+    await tasks.cancel()
+
+
+async def test_pages_that_cannot_be_copied_do_not_stop_those_behind_them(mesh: Mesh) -> None:
+    fingerprint, hashes = b"s" * 32, [bytes([index]) * 32 for index in range(2)]
+    peers, tasks = Peers(mesh.registry, False, True, lambda: None), Tasks()
+    peers.start()
+    sender = PageSender(peers, tasks, PAGE, 1.0)
+    sender.start(fingerprint)
+    sound, broken = torch.zeros(1, 1, PAGE), torch.zeros(1, 0, PAGE)
+    for copy, index in ((broken, 0), (sound, 1)):
+        assert sender.wants("t", hashes[: index + 1], index) == [index]
+        sender.take(OfferedPages("t", hashes, [index], [copy]))
+    assert not await asyncio.wait_for(sender.all_sent(), 60)
+    cache = kvcache_pb2_grpc.KvCacheStub(channel(mesh.member("kvcache", "cache").address))
+    stored = await cache.Lookup(kv.LookupRequest(keys=[page_key(fingerprint, "t", hashes[1])]))
+    assert stored.leading == 1
+    assert sender.wants("t", hashes, 0) == [0]
     await tasks.cancel()
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -67,11 +67,17 @@ def launch(
     constants: Mapping[str, Any],
     config: Config,
 ) -> None:
-    """Runs ``kernel`` on the current stream, or records it under `record_launches`. An empty grid runs nothing."""
+    """Runs ``kernel`` on its tensors' device, or records it under `record_launches`. An empty grid runs nothing.
+
+    The launch is on that device's current stream.
+    """
     recorder = _recorder.get()
     if recorder is not None:
         recorder.append(Launch(kernel, grid, args, constants, config))
-    elif all(grid):
+        return
+    if not all(grid):
+        return
+    with _current(args):
         kernel[grid](
             **args,
             **constants,
@@ -79,6 +85,14 @@ def launch(
             num_stages=config.stages,
             enable_fp_fusion=config.fused,
         )
+
+
+def _current(args: Mapping[str, Tensor | int | float]) -> AbstractContextManager[object]:
+    """Makes the tensors' CUDA device the current one: Triton launches there, wherever the tensors are."""
+    device = next((arg.device for arg in args.values() if isinstance(arg, Tensor)), None)
+    if device is None or device.type != "cuda" or device.index == torch.cuda.current_device():
+        return nullcontext()
+    return torch.cuda.device(device)
 
 
 @contextmanager

@@ -229,8 +229,7 @@ def _forward(
         return eager
     from outrider.models.operators.graphs import CudaCapture, GraphForward
 
-    with torch.cuda.device(model.device):
-        return GraphForward(eager, CudaCapture())
+    return GraphForward(eager, CudaCapture(model.device))
 
 
 def _dtype(name: str, config: ModelConfig, device: torch.device, quantization: Quantization | None) -> torch.dtype:

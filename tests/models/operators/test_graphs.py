@@ -38,7 +38,7 @@ class Again:
 
     def __call__(self, run: Callable[[], Tensor]) -> tuple[Callable[[], None], Tensor]:
         self.captured += 1
-        again, out = CudaCapture()(run) if DEVICE.type == "cuda" else self._again(run)
+        again, out = CudaCapture(DEVICE)(run) if DEVICE.type == "cuda" else self._again(run)
 
         def counted() -> None:
             self.replayed += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence as Seq
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -33,6 +34,7 @@ from outrider.verifier.requests.sequence import Request, Sequence
 from outrider.verifier.scheduling.scheduler import Scheduler
 from outrider.wire.frames import Finish, Frame
 from outrider.wire.pages import page_key
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.verifier.engines import MakeEngine
 from tests.waiting import eventually
@@ -219,6 +221,21 @@ def test_a_page_comes_back_as_it_was_in_every_dtype(dtype: torch.dtype) -> None:
     copies = copy_pages(pool, [3, 1])
     assert to_bytes(copies, 0) == bytes(len(stored))
     assert to_bytes(copies, 1) == stored
+
+
+class NoIndexOfEightBitFloats(TorchDispatchMode):
+    """Refuses what some builds of torch lack on CUDA devices."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten.index_select.default and args[0].dtype == torch.float8_e4m3fn:
+            raise NotImplementedError("index_select of float8_e4m3fn")
+        return func(*args, **(kwargs or {}))
+
+
+def test_pages_of_eight_bit_floats_are_copied_without_an_index_of_floats() -> None:
+    pool = KvPool(1, 2, 8, 1, 16, torch.float8_e4m3fn)
+    with NoIndexOfEightBitFloats():
+        assert len(to_bytes(copy_pages(pool, [1]), 0)) == page_bytes(pool)
 
 
 def test_a_third_instance_takes_about_a_third_of_the_pages_and_moves_no_others() -> None:

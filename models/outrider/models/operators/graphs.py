@@ -28,21 +28,24 @@ _LEAST = 16
 
 
 class CudaCapture:
-    """Captures steps on the current CUDA device; graphs share memory, since they run one after another."""
+    """Captures steps on a CUDA device; graphs share memory, since they run one after another."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
         self._memory = torch.cuda.graph_pool_handle()
 
     def __call__(self, run: Callable[[], Tensor]) -> tuple[Callable[[], None], Tensor]:
         """See `Capture`. Runs the step once before the capture, so that all its kernels are loaded."""
-        aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside):
-            run()
-        torch.cuda.current_stream().wait_stream(aside)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._memory):
-            out = run()
+        with torch.cuda.device(self._device):
+            aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            aside.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(aside):
+                run()
+            torch.cuda.current_stream().wait_stream(aside)
+            graph = torch.cuda.CUDAGraph()
+            # Other threads copy pages meanwhile. In the default mode, "global", a call of theirs ends the capture.
+            with torch.cuda.graph(graph, pool=self._memory, capture_error_mode="thread_local"):
+                out = run()
         return graph.replay, out
 
 

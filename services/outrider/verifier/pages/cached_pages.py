@@ -218,6 +218,10 @@ def _fill(slots: Tensor, data: bytes) -> None:
 
 
 def _parts(pool: KvPool) -> list[Tensor]:
-    """Views of keys and values and of scales, [layers, pages, page_size, ...]."""
-    tensors = [part for part in (pool.data, pool.scales) if part is not None]
+    """Views of keys and values and of scales, [layers, pages, page_size, ...]; 8-bit numbers as uint8.
+
+    Some builds of torch cannot index 8-bit floats on CUDA devices.
+    """
+    data = pool.data.view(torch.uint8) if pool.data.itemsize == 1 else pool.data
+    tensors = [part for part in (data, pool.scales) if part is not None]
     return [part.view(part.shape[0], -1, pool.page_size, *part.shape[2:]) for part in tensors]

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import grpc
 from outrider.mesh.tasks import Tasks
+from outrider.mesh.telemetry import get_logger
 from outrider.v1 import kvcache_pb2 as pb
 from outrider.verifier.pages.cached_pages import OfferedPages, to_bytes
 from outrider.verifier.pages.metrics import OFFERED
@@ -23,6 +24,8 @@ _REMEMBERED_S = 60.0
 """Seconds for which an offered page is not offered again; after that the KV cache may have evicted it."""
 _TIMEOUT_S = 2.0
 _MESSAGE_PAGES = 16
+
+_log = get_logger("caching")
 
 
 class PageSender:
@@ -97,6 +100,9 @@ class PageSender:
                 try:
                     async with self._sending:
                         await self._send(offered)
+                except Exception as error:  # copying from a device may fail; the next pages may still be sent
+                    self._fail(offered.tenant, [offered.hashes[index] for index in offered.indices])
+                    _log.error("pages were not sent to the KV cache", pages=len(offered.indices), exc_info=error)
                 finally:
                     self._pages -= len(offered.indices)
             self._idle.set()
@@ -112,11 +118,16 @@ class PageSender:
         for page in pages:
             parts[owners[page.index]].append(page)
         for instance, part in parts.items():
-            sent = await self._store(instance, offered.tenant, part)
-            OFFERED.labels("sent" if sent else "failed").inc(len(part))
-            if not sent:
-                self._failed = True
-                self._offered_pages -= {(offered.tenant, offered.hashes[page.index]) for page in part}
+            if await self._store(instance, offered.tenant, part):
+                OFFERED.labels("sent").inc(len(part))
+            else:
+                self._fail(offered.tenant, [offered.hashes[page.index] for page in part])
+
+    def _fail(self, tenant: str, hashes: Sequence[bytes]) -> None:
+        """Notes pages that no KV cache took; they may be offered again."""
+        OFFERED.labels("failed").inc(len(hashes))
+        self._failed = True
+        self._offered_pages -= {(tenant, digest) for digest in hashes}
 
     def _pack(self, offered: OfferedPages) -> list[pb.Page]:
         return [self._page(offered, place) for place in range(len(offered.indices))]
