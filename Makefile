@@ -1,13 +1,13 @@
 # Commands for contributors. Begin with `make run`.
 PYTHON ?= python3
 BIN := .venv/bin
-SOURCES := hatch_build.py requirements wire mesh native kernels models services gateway cli loadtest clients/python
+SOURCES := hatch_build.py requirements wire mesh native kernels models services gateway cli loadtest clients/python gpu_proof
 PROTOC := $(BIN)/python -m grpc_tools.protoc -I proto
 CLIENT := clients/python/outrider_client
 SBOM := PYTHONWARNINGS=ignore .venv-tools/bin/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible
 ARGS ?=
 
-.PHONY: setup dev run test lint types proto proto-check client-sync client-sync-check bench kernels-report kernels-bench contract chaos compat attack cluster dashboards observe typescript clients-check lock sbom audit pocket wheel metrics-table clean
+.PHONY: setup dev run test lint types proto proto-check client-sync client-sync-check bench kernels-report kernels-bench gpu-pack gpu-proof contract chaos compat attack cluster dashboards observe typescript clients-check lock sbom audit pocket wheel metrics-table clean
 
 setup: .venv/.installed
 
@@ -72,6 +72,13 @@ kernels-report: dev
 
 kernels-bench: dev
 	$(BIN)/python -m outrider.kernels.bench $(ARGS)
+
+# Collects the packages that a machine with a GPU lacks; then the proof needs only Python there (docs/gpu.md).
+gpu-pack: dev
+	$(BIN)/python -m gpu_proof.pack
+
+gpu-proof: dev
+	$(BIN)/python -m gpu_proof $(ARGS)
 
 contract: dev
 	$(BIN)/python -m outrider.loadtest contract --examples 20000 $(ARGS)

@@ -21,6 +21,8 @@ def change_the_language_once() -> None:
         if changed and named <= changed:
             return None  # a call within a launch, which restores everything at its end
         scope = change(fn)
+        # Triton 3.6 takes int() of an array of one number, which numpy 2.5 refuses.
+        scope.set_attr(tl.tensor, "__index__", lambda tensor: tensor.handle.data.item())
         changed.update(named)
         undo = scope.restore
         scope.restore = lambda: (changed.clear(), undo())

@@ -105,21 +105,49 @@ class LlamaModel:
             ModelError: the directory or an argument is not supported, or this machine cannot run in strict mode.
         """
         config = ModelConfig.load(directory)
+        return cls.of(
+            _checkpoint(directory, quantization),
+            config,
+            dtype=dtype,
+            device=device,
+            determinism=determinism,
+            quantization=quantization,
+            kv_dtype=kv_dtype,
+            graphs=graphs,
+        )
+
+    @classmethod
+    def of(
+        cls,
+        source: WeightSource,
+        config: ModelConfig,
+        *,
+        dtype: str = "auto",
+        device: str = "cpu",
+        determinism: Determinism = "fast",
+        quantization: Quantization | None = None,
+        kv_dtype: str = "auto",
+        graphs: bool = True,
+    ) -> LlamaModel:
+        """The model of ``config`` with the weights of ``source``; see `load` for the other arguments.
+
+        Raises:
+            ModelError: as for `load`.
+        """
         torch_device = _device(device)
         weight_dtype = _dtype(dtype, config, torch_device, quantization)
         strict = _is_strict(determinism, torch_device)
+        model = cls(config, weight_dtype, torch_device, quantization)
         try:
-            checkpoint = _checkpoint(directory, quantization)
-            model = cls(config, weight_dtype, torch_device, quantization)
             with torch.inference_mode():
                 balances = kv_dtype == "int8"
-                model._forward = _forward(checkpoint, model, strict, quantization, graphs, balances=balances)
+                model._forward = _forward(source, model, strict, quantization, graphs, balances=balances)
             model.kv_dtype = chosen_kv_dtype(kv_dtype, model._forward.kv_dtypes)
             if strict:
                 prove_invariance(model)
         except NotInvariant as error:
             raise ModelError(f'determinism = "strict" cannot be kept here: {error}') from None
-        checkpoint.finish(ignored=("rotary_emb.inv_freq", *(("lm_head.weight",) if config.tie else ())))
+        source.finish(ignored=("rotary_emb.inv_freq", *(("lm_head.weight",) if config.tie else ())))
         return model
 
     def token_bytes(self, kv_dtype: torch.dtype | None = None) -> int:

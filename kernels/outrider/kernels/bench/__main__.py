@@ -55,16 +55,16 @@ def _section(options: argparse.Namespace, console: Console) -> sections.Section:
         return _measured(chosen)
     device = DEVICES[options.device_model]
     console.print(f"There is no GPU here; these are the least times on {device.name}, not measurements.")
-    return sections.predicted(chosen, options.device_model, device)
+    return sections.predicted((case for case in chosen if case.strict), options.device_model, device)
 
 
 def _measured(chosen: list[Case]) -> sections.Section:
     from outrider.kernels.bench import gpu
 
-    device = torch.device("cuda")
+    gauge = gpu.Gauge(torch.device("cuda"), gpu.seconds)
     with torch.inference_mode():
-        most = gpu.ceiling(device, (case.work.factors for case in chosen))
-        timings = list(gpu.measure(chosen, device, most))
+        most = gauge.ceiling(case.work.factors for case in chosen)
+        timings = list(gauge.measure(chosen, most))
     for goal in goals(timings, most):
         sign, verdict = ("≥" if goal.least else "≤"), ("met" if goal.met else "missed")
         print(f"{goal.name}: {goal.worst:.3g} ({goal.case}), to be {sign} {goal.limit:g}: {verdict}")

@@ -36,7 +36,7 @@ def plan(case: Case, device: torch.device) -> tuple[TritonPlan, KvPool]:
         for i in range(step.sequences)
     ]
     batch = RaggedBatch.build(sequences, shape.page_size, device)
-    attention_plan = TritonPlan(batch, pool, shape.heads, shape.dtype, strict=False)
+    attention_plan = TritonPlan(batch, pool, shape.heads, shape.dtype, strict=case.strict)
     attention_plan.queries.normal_().mul_(attention_plan.scale)
     return attention_plan, pool
 

@@ -71,26 +71,45 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """An op at one step of one model; ``part`` tells the op's cases apart."""
+    """An op at one step of one model.
+
+    Attributes:
+        op: the op.
+        part: tells the op's cases apart.
+        shape: the model.
+        step: the step.
+        work: what the op must do.
+        strict: whether a row's bits must not depend on the other rows.
+    """
 
     op: str
     part: str
     shape: ModelShape
     step: Step
     work: Work
+    strict: bool = True
+
+    @property
+    def name(self) -> str:
+        """The op, its part and, where the op has two modes, the mode."""
+        mode = ("strict" if self.strict else "fast") if self.op in _TWO_MODES else ""
+        return " ".join(filter(None, (self.op, self.part, mode)))
 
 
 Parts = Iterator[tuple[str, Work]]
 _OPS: dict[str, Callable[[ModelShape, Step], Parts]] = {}
+_TWO_MODES = ("linear", "tree_attention")
 
 
 def cases(shapes: Iterable[ModelShape], steps: Iterable[Step]) -> Iterator[Case]:
-    """All ops of each model at each step."""
+    """All ops of each model at each step; ops with another kernel for `fast` mode in both modes."""
     steps = list(steps)
     for shape in shapes:
         for op, parts in _OPS.items():
+            modes = (True, False) if op in _TWO_MODES else (True,)
             for step in steps:
-                yield from (Case(op, part, shape, step, work) for part, work in parts(shape, step))
+                for part, work in parts(shape, step):
+                    yield from (Case(op, part, shape, step, work, strict) for strict in modes)
 
 
 def weight_bytes(shape: ModelShape, name: str) -> float:

@@ -18,6 +18,9 @@ _MOST_COPIES = 64
 _COPIED = 2**31
 _MATRIX = 8192
 
+Timer = Callable[[Sequence[Callable[[], object]]], float]
+"""Seconds of one of several equal runs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
@@ -53,20 +56,64 @@ class Timing:
     of_ceiling: float
 
 
-def ceiling(device: torch.device, dtypes: Iterable[torch.dtype]) -> Ceiling:
-    """Measures the GPU's limits."""
-    buffers = torch.empty(2, _COPIED, dtype=torch.uint8, device=device)
-    bandwidth = 2 * _COPIED / seconds([partial(buffers[0].copy_, buffers[1])])
-    del buffers
-    return Ceiling(bandwidth, {dtype: _product_rate(device, dtype) for dtype in set(dtypes)})
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """Measures ops on a device.
 
+    Attributes:
+        device: of the tensors.
+        timer: times runs; by default on a GPU, in a graph.
+        compiled: whether torch's compiler compiles torch's implementations.
+        cold: bytes that a round touches (see `_COLD_BYTES`).
+        copied: bytes of the large copy.
+        matrix: rows and columns of the factors of the large product.
+    """
 
-def measure(cases: Iterable[Case], device: torch.device, most: Ceiling) -> Iterator[Timing]:
-    """Times every case that has a pair."""
-    for case in cases:
-        if case.op in PAIRS:
-            yield _timing(case, device, most)
-            torch.cuda.empty_cache()
+    device: torch.device
+    timer: Timer
+    compiled: bool = True
+    cold: int = _COLD_BYTES
+    copied: int = _COPIED
+    matrix: int = _MATRIX
+
+    def ceiling(self, dtypes: Iterable[torch.dtype]) -> Ceiling:
+        """Measures the device's limits."""
+        buffers = torch.empty(2, self.copied, dtype=torch.uint8, device=self.device)
+        bandwidth = 2 * self.copied / self.timer([partial(buffers[0].copy_, buffers[1])])
+        del buffers
+        return Ceiling(bandwidth, {dtype: self._product_rate(dtype) for dtype in set(dtypes)})
+
+    def measure(self, cases: Iterable[Case], most: Ceiling) -> Iterator[Timing]:
+        """Times every case that has a pair."""
+        for case in cases:
+            if case.op in PAIRS:
+                yield self._timing(case, most)
+                torch.cuda.empty_cache()
+
+    def _timing(self, case: Case, most: Ceiling) -> Timing:
+        copies = min(max(self.cold // max(case.work.moved, 1), 1), _MOST_COPIES)
+        pairs: list[Pair] = [PAIRS[case.op](case, self.device) for _ in range(copies)]
+        ours = self.timer([pair.ours for pair in pairs])
+        theirs = self.timer(self._torch_runs(pairs))
+        bandwidth, flops = case.work.moved / ours, case.work.flops / ours
+        reached = max(bandwidth / most.bandwidth, flops / most.flops[case.work.factors])
+        return Timing(case, ours, theirs, bandwidth, flops, reached)
+
+    def _torch_runs(self, pairs: Sequence[Pair]) -> list[Run]:
+        torch.compiler.reset()
+        fuses = self.compiled and pairs[0].fuses
+        function = torch.compile(pairs[0].theirs, dynamic=False) if fuses else pairs[0].theirs
+        return [partial(function, *pair.inputs) for pair in pairs]
+
+    def _product_rate(self, dtype: torch.dtype) -> float:
+        side = self.matrix
+        left, right = (torch.randn(side, side, device=self.device).to(dtype) for _ in range(2))
+        if dtype == torch.float8_e4m3fn:
+            one = torch.ones((), device=self.device)
+            run = partial(torch._scaled_mm, left, right.T, one, one, out_dtype=torch.bfloat16)
+        else:
+            run = partial(torch.mm, left, right)
+        return 2 * side**3 / self.timer([run])
 
 
 def seconds(runs: Sequence[Callable[[], object]]) -> float:
@@ -87,29 +134,3 @@ def seconds(runs: Sequence[Callable[[], object]]) -> float:
         times.append(begin.elapsed_time(end) / 1e3 / len(runs))
     del buffers
     return statistics.median(times)
-
-
-def _timing(case: Case, device: torch.device, most: Ceiling) -> Timing:
-    copies = min(max(_COLD_BYTES // max(case.work.moved, 1), 1), _MOST_COPIES)
-    pairs: list[Pair] = [PAIRS[case.op](case, device) for _ in range(copies)]
-    ours = seconds([pair.ours for pair in pairs])
-    theirs = seconds(_torch_runs(pairs))
-    bandwidth, flops = case.work.moved / ours, case.work.flops / ours
-    reached = max(bandwidth / most.bandwidth, flops / most.flops[case.work.factors])
-    return Timing(case, ours, theirs, bandwidth, flops, reached)
-
-
-def _torch_runs(pairs: Sequence[Pair]) -> list[Run]:
-    torch.compiler.reset()
-    function = torch.compile(pairs[0].theirs, dynamic=False) if pairs[0].fuses else pairs[0].theirs
-    return [partial(function, *pair.inputs) for pair in pairs]
-
-
-def _product_rate(device: torch.device, dtype: torch.dtype) -> float:
-    left, right = (torch.randn(_MATRIX, _MATRIX, device=device).to(dtype) for _ in range(2))
-    if dtype == torch.float8_e4m3fn:
-        one = torch.ones((), device=device)
-        run = partial(torch._scaled_mm, left, right.T, one, one, out_dtype=torch.bfloat16)
-    else:
-        run = partial(torch.mm, left, right)
-    return 2 * _MATRIX**3 / seconds([run])

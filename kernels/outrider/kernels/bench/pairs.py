@@ -9,6 +9,14 @@ import torch
 from outrider.kernels.bench import attention
 from outrider.kernels.bench.cases import MOVED, Case
 from outrider.kernels.kv_compact import triton as kv_compact
+from outrider.kernels.linear import (
+    GroupedWeight,
+    Quantization,
+    ScaledWeight,
+    quantize_fp8,
+    quantize_int4,
+    quantize_int8,
+)
 from outrider.kernels.linear import triton as linear
 from outrider.kernels.linear.packed_weight import pack_weight
 from outrider.kernels.philox import triton as philox
@@ -22,6 +30,11 @@ from torch import Tensor
 from torch.nn import functional
 
 _TEMPERATURE = 0.5
+_QUANTIZE: dict[Quantization, Callable[[Tensor], ScaledWeight | GroupedWeight]] = {
+    "int8": quantize_int8,
+    "int4": quantize_int4,
+    "fp8": quantize_fp8,
+}
 Run = Callable[[], Tensor]
 Build = Callable[[Case, torch.device], "Pair"]
 
@@ -144,8 +157,11 @@ def _torch_swiglu(gate_up: Tensor) -> Tensor:
 def _linear(case: Case, device: torch.device) -> Pair:
     outputs, inputs = case.shape.products[case.part]
     x, weight = _noise(case, device, case.step.rows, inputs), _noise(case, device, outputs, inputs)
-    ours = pack_weight(weight, None if case.part == "logits" else case.shape.quantization)
-    return Pair(lambda: linear.linear(x, ours, strict=False), functional.linear, (x, weight), fuses=False)
+    quantization = None if case.part == "logits" else case.shape.quantization
+    ours = pack_weight(weight, quantization)
+    if quantization is not None:
+        weight = _QUANTIZE[quantization](weight).dequantized().to(weight.dtype)
+    return Pair(lambda: linear.linear(x, ours, strict=case.strict), functional.linear, (x, weight), fuses=False)
 
 
 @_pair

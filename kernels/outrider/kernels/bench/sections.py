@@ -123,12 +123,8 @@ def on_cpu(timings: Iterable[CpuTiming], title: str) -> Section:
 
 
 def _head(case: Case) -> dict[str, Cell]:
-    return {"shape": case.shape.name, "op": _op(case), "step": case.step.name, "rows": case.step.rows}
-
-
-def _op(case: Case) -> str:
-    return f"{case.op} {case.part}".strip()
+    return {"shape": case.shape.name, "op": case.name, "step": case.step.name, "rows": case.step.rows}
 
 
 def _label(case: Case) -> str:
-    return f"{case.shape.name} {_op(case)} {case.step.name}"
+    return f"{case.shape.name} {case.name} {case.step.name}"

@@ -1,0 +1,1 @@
+"""The stages: each module's `run` adds its findings to a report."""
