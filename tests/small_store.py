@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import nats
 import pytest
+from nats.js import JetStreamContext
 
 from tests.broker import Broker
 
@@ -26,11 +27,9 @@ class SmallStore(ABC):
 
     async def prepare(self) -> None:
         """Creates the ledger's streams without reserved space, as an operator may have done."""
-        client = await nats.connect(self.broker.url)
-        js = client.jetstream()
-        await js.add_stream(name="outrider-requests", subjects=["ask.*.*.*"], max_msgs_per_subject=1)
-        await js.add_stream(name="outrider-tokens", subjects=["tok.*.*"])
-        await client.close()
+        async with jetstream(self.broker) as js:
+            await js.add_stream(name="outrider-requests", subjects=["ask.*.*.*"], max_msgs_per_subject=1)
+            await js.add_stream(name="outrider-tokens", subjects=["tok.*.*"])
 
     @abstractmethod
     async def fill(self) -> None:
@@ -46,20 +45,17 @@ class Limited(SmallStore):
 
     async def fill(self) -> None:
         """Fills another stream up to the limit."""
-        client = await nats.connect(self.broker.url)
-        js = client.jetstream()
-        await js.add_stream(name=_FILLER, subjects=[_FILLER])
-        for size in (_PIECE, 64, 1):
-            with suppress(nats.js.errors.ServiceUnavailableError):
-                while True:
-                    await js.publish(_FILLER, bytes(size))
-        await client.close()
+        async with jetstream(self.broker) as js:
+            await js.add_stream(name=_FILLER, subjects=[_FILLER])
+            for size in (_PIECE, 64, 1):
+                with suppress(nats.js.errors.ServiceUnavailableError):
+                    while True:
+                        await js.publish(_FILLER, bytes(size))
 
     async def free(self) -> None:
         """Deletes the filling stream."""
-        client = await nats.connect(self.broker.url)
-        await client.jetstream().delete_stream(_FILLER)
-        await client.close()
+        async with jetstream(self.broker) as js:
+            await js.delete_stream(_FILLER)
 
 
 class Full(SmallStore):
@@ -80,6 +76,16 @@ class Full(SmallStore):
         os.unlink(self._directory / _FILLER)
 
 
+@asynccontextmanager
+async def jetstream(broker: Broker) -> AsyncIterator[JetStreamContext]:
+    """JetStream over a connection that is closed afterwards."""
+    client = await nats.connect(broker.url)
+    try:
+        yield client.jetstream()
+    finally:
+        await client.close()
+
+
 @contextmanager
 def small_store(kind: str, directory: Path) -> Iterator[SmallStore]:
     """Runs a broker with a store of ``kind`` "limited" or "full"; skips the test if "full" cannot be mounted."""
@@ -89,15 +95,23 @@ def small_store(kind: str, directory: Path) -> Iterator[SmallStore]:
     config.write_text(f'jetstream {{ store_dir: "{store}", max_file_store: {most} }}')
     broker = Broker("-c", str(config))
     if kind == "limited":
-        broker.start()
-        yield Limited(broker)
-        return broker.kill()
+        with _running(broker):
+            yield Limited(broker)
+        return
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(store)], capture_output=True)
     if mounted.returncode:
         pytest.skip("nothing may be mounted here")
     try:
-        broker.start()
-        yield Full(broker, store)
-        broker.kill()
+        with _running(broker):
+            yield Full(broker, store)
     finally:
         subprocess.run(["umount", "--lazy", str(store)], check=True)
+
+
+@contextmanager
+def _running(broker: Broker) -> Iterator[None]:
+    broker.start()
+    try:
+        yield
+    finally:
+        broker.kill()

@@ -149,7 +149,7 @@ def test_an_open_load_is_reported_and_compared_with_itself(url, tmp_path):
     assert "<svg" in (tmp_path / "load.html").read_text()
     same = [str(tmp_path / "load.json")] * 2
     done = subprocess.run([*CLI, "load", "compare", *same], capture_output=True, text=True)
-    assert (done.returncode, "0 worse, 0 better" in done.stdout) == (0, True)
+    assert (done.returncode, done.stderr, "0 worse, 0 better" in done.stdout) == (0, "", True)
 
 
 def test_sigterm_drains_and_leaves_no_process_behind(mesh):

@@ -132,7 +132,7 @@ def test_a_key_inside_a_table_goes_over_that_key_and_leaves_the_others(tmp_path:
 
 
 def test_tables_and_variables_of_other_services_are_left_alone(tmp_path: Path) -> None:
-    others = {"OUTRIDER_KERNELS": "torch", "OUTRIDER_API_KEY": "sk-x"}
+    others = {"OUTRIDER_KERNELS": "torch", "OUTRIDER_NATIVE_LEVEL": "avx2", "OUTRIDER_API_KEY": "sk-x"}
     loaded = settings(tmp_path, "[gateway]\nwhatever = 1", OUTRIDER_GATEWAY_WHATEVER="1", OUTRIDER_CONFIG="x", **others)
     assert loaded == EngineSettings()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -91,3 +93,22 @@ def test_an_error_of_a_posted_action_ends_the_worker_and_is_reported(counter: Co
     counter.join(WAIT_S)
     assert [type(error) for error in counter.failures] == [ZeroDivisionError]
     assert counter.log == []
+
+
+@pytest.mark.parametrize("nice", [0, 7])
+def test_a_thread_of_lower_priority_is_below_the_others_of_a_process_of_any_priority(nice: int) -> None:
+    code = """
+import os, sys, threading
+from outrider.mesh.worker import lower_priority
+os.nice(int(sys.argv[1]))
+found = []
+def run():
+    lower_priority()
+    found.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+thread = threading.Thread(target=run)
+thread.start()
+thread.join()
+print(os.getpriority(os.PRIO_PROCESS, 0) < found[0])
+"""
+    completed = subprocess.run([sys.executable, "-c", code, str(nice)], capture_output=True, text=True, check=True)
+    assert completed.stdout == "True\n"

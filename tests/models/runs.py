@@ -8,6 +8,7 @@ import torch
 from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.kernels.pool import KvPool
 from outrider.models.llama import LlamaModel
+from outrider.native.levels import supported_levels
 from torch import Tensor
 
 PAGE_SIZE = 8
@@ -33,3 +34,8 @@ def whole(model: LlamaModel, ids: Tensor) -> Tensor:
     """Logits of ``ids`` as one chunk in a new pool."""
     pages = -(-len(ids) // PAGE_SIZE)
     return chunks(model, model.new_pool(pages, PAGE_SIZE), ids, [len(ids)], range(pages))
+
+
+def multiplies_bfloat16() -> bool:
+    """Whether compiled code multiplies bfloat16 on this CPU, at the level that is forced where one is."""
+    return bool({level.name for level in supported_levels()} & {"amx", "avx512bf16"})

@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from tests.models.checkpoints import CONTEXT, Pair, save, tokens
-from tests.models.runs import PAGE_SIZE, chunks, step, whole
+from tests.models.runs import PAGE_SIZE, chunks, multiplies_bfloat16, step, whole
 
 _CLOSE = 1e-4
 
@@ -109,7 +109,7 @@ def test_half_precision_is_as_near_to_float32_as_transformers_is(family: Pair, d
 
 def test_auto_takes_the_checkpoints_dtype_where_the_cpu_has_instructions_for_it_else_float32(tmp_path: Path) -> None:
     ids, flags = tokens(20), set(Path("/proc/cpuinfo").read_text().split())
-    pairs = torch.bfloat16 if flags & {"avx512_bf16", "amx_bf16", "bf16"} else torch.float32
+    pairs = torch.bfloat16 if multiplies_bfloat16() or "bf16" in flags else torch.float32
     for name, dtype in (("bfloat16", pairs), ("float16", torch.float32)):
         model = save("llama 3", tmp_path / name, getattr(torch, name))
         ours = LlamaModel.load(tmp_path / name)

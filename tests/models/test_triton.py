@@ -18,7 +18,7 @@ from outrider.models.llama import LlamaModel
 
 from tests.kernels.device import DEVICE
 from tests.models.checkpoints import save, tokens
-from tests.models.runs import PAGE_SIZE, step, whole
+from tests.models.runs import PAGE_SIZE, multiplies_bfloat16, step, whole
 
 _LENGTH = 37
 
@@ -91,5 +91,7 @@ def test_pages_that_no_kernel_reads_are_refused(tmp_path: Path) -> None:
 
 
 def test_the_kernel_report_has_the_shipped_target_s_shape() -> None:
+    """But for its pages, which compiled code keeps in float32 where it does not multiply bfloat16."""
     model = LlamaModel.load(pocket.directory("target"), dtype="bfloat16")
-    assert replace(model.kernel_shape(16), name="pocket") == SHAPES["pocket"]
+    kept = torch.bfloat16 if model.compiled is None or multiplies_bfloat16() else torch.float32
+    assert replace(model.kernel_shape(16), name="pocket") == replace(SHAPES["pocket"], kv_dtype=kept)

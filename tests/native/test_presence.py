@@ -87,6 +87,7 @@ def test_a_wheel_of_python_alone_says_what_is_lost(sources: Path, monkeypatch: p
 
 
 def test_other_machines_are_told_what_is_lost_and_not_to_install_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OUTRIDER_NATIVE_LEVEL", raising=False)
     monkeypatch.setattr(levels, "cpu_flags", lambda: frozenset(["sse2"]))
     notice = str(presence.notice())
     assert "no AVX2" in notice

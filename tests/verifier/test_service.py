@@ -231,6 +231,23 @@ def test_a_missing_model_is_told_in_one_sentence(shared_nats: str, tmp_path: Pat
         assert "Traceback" not in log
 
 
+@pytest.mark.parametrize(
+    ("variable", "allowed"), [("OUTRIDER_NATIVE_LEVEL", "here it must be "), ("OUTRIDER_KERNELS", "one of auto, torch")]
+)
+def test_a_variable_that_names_no_compiled_code_is_told_in_one_sentence(
+    variable: str, allowed: str, shared_nats: str, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, "mmx")
+    for kind, settings in (("verifier", {"model": directory}), ("proposer", {"drafter": "suffix"})):
+        process = ServiceProcess(kind, tmp_path / f"{kind}.log", nats_url=shared_nats, **settings)
+        process.start()
+        assert process.wait() == 2
+        log = process.log.read_text()
+        assert f"{variable} is 'mmx'; " in log
+        assert allowed in log
+        assert "Traceback" not in log
+
+
 async def test_a_request_that_nobody_renews_is_cancelled(stub: Stub) -> None:
     asked = message("leased")
     asked.lease_ms = 1

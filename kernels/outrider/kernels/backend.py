@@ -35,7 +35,11 @@ def choice() -> str:
 
 
 def compiled() -> Library | None:
-    """The compiled library; None where there is none or ``OUTRIDER_KERNELS`` chooses another implementation."""
+    """The compiled library; None where there is none or ``OUTRIDER_KERNELS`` chooses another implementation.
+
+    Raises:
+        LevelError: ``OUTRIDER_NATIVE_LEVEL`` is wrong.
+    """
     if choice() not in ("auto", "native"):
         return None
     try:

@@ -15,8 +15,8 @@ _NICE = 5
 
 
 def lower_priority() -> None:
-    """Lowers the priority of the calling thread."""
-    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)  # Linux: this thread only
+    """Lowers the priority of the calling thread below what it was."""
+    os.nice(_NICE)  # Linux: this thread only
 
 
 class Inbox:

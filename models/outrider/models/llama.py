@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 import torch
-from outrider.kernels.backend import takes_triton
+from outrider.kernels.backend import BackendError, takes_triton
 from outrider.kernels.batch import RaggedBatch
 from outrider.kernels.invariance import NotInvariant
 from outrider.kernels.linear import Quantization
@@ -27,6 +27,7 @@ from outrider.models.proof import prove_invariance
 from outrider.models.quantized import open_checkpoint
 from outrider.models.weights import Packer, WeightLoader
 from outrider.native.decoder import NativeDecoder
+from outrider.native.levels import LevelError, supported_levels
 from torch import Tensor
 
 __all__ = ["LlamaModel", "ModelConfig", "ModelError"]
@@ -102,7 +103,8 @@ class LlamaModel:
             graphs: whether steps of few rows on a GPU run as CUDA graphs.
 
         Raises:
-            ModelError: the directory or an argument is not supported, or this machine cannot run in strict mode.
+            ModelError: the directory, an argument or a variable of the environment is not supported, or this machine
+                cannot run in strict mode.
         """
         config = ModelConfig.load(directory)
         return cls.of(
@@ -135,10 +137,10 @@ class LlamaModel:
             ModelError: as for `load`.
         """
         torch_device = _device(device)
-        weight_dtype = _dtype(dtype, config, torch_device, quantization)
-        strict = _is_strict(determinism, torch_device)
-        model = cls(config, weight_dtype, torch_device, quantization)
         try:
+            weight_dtype = _dtype(dtype, config, torch_device, quantization)
+            strict = _is_strict(determinism, torch_device)
+            model = cls(config, weight_dtype, torch_device, quantization)
             with torch.inference_mode():
                 balances = kv_dtype == "int8"
                 model._forward = _forward(source, model, strict, quantization, graphs, balances=balances)
@@ -147,6 +149,8 @@ class LlamaModel:
                 prove_invariance(model)
         except NotInvariant as error:
             raise ModelError(f'determinism = "strict" cannot be kept here: {error}') from None
+        except (BackendError, LevelError) as error:
+            raise ModelError(str(error)) from None
         source.finish(ignored=("rotary_emb.inv_freq", *(("lm_head.weight",) if config.tie else ())))
         return model
 
@@ -272,8 +276,8 @@ def _dtype(name: str, config: ModelConfig, device: torch.device, quantization: Q
 def _computes(dtype: torch.dtype) -> bool:
     """Whether this CPU has instructions for products in ``dtype``."""
     if dtype == torch.bfloat16:
-        cpu = torch.cpu.get_capabilities()
-        return bool(cpu.get("avx512_bf16") or cpu.get("amx_bf16") or cpu.get("bf16"))
+        on_arm = torch.cpu.get_capabilities().get("bf16", False)
+        return bool(on_arm) or any("avx512_bf16" in level.needs for level in supported_levels())
     return dtype == torch.float32
 
 

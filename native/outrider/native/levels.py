@@ -1,7 +1,11 @@
-"""Levels of x86-64 that the C++ is compiled for, and those that a CPU supports."""
+"""Levels of x86-64 that the C++ is compiled for, and those that a CPU supports.
+
+The environment variable ``OUTRIDER_NATIVE_LEVEL`` names one level, which then is the only one that runs.
+"""
 
 from __future__ import annotations
 
+import os
 import platform
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,15 +35,33 @@ LEVELS = (
 """The quickest first."""
 
 
+_VARIABLE = "OUTRIDER_NATIVE_LEVEL"
+
+
+class LevelError(Exception):
+    """``OUTRIDER_NATIVE_LEVEL`` names no level that this CPU supports."""
+
+
 def is_x86_64() -> bool:
     """Whether this machine is an x86-64, for which alone there are levels."""
     return platform.machine() == "x86_64"
 
 
 def supported_levels() -> tuple[Level, ...]:
-    """The levels that this machine's CPU supports, the quickest first."""
+    """The levels that this machine's CPU supports, the quickest first; or the one that ``OUTRIDER_NATIVE_LEVEL`` names.
+
+    Raises:
+        LevelError: the variable names no level, or one that the CPU does not support.
+    """
     flags = cpu_flags() if is_x86_64() else frozenset()
-    return tuple(level for level in LEVELS if level.needs <= flags)
+    supported = tuple(level for level in LEVELS if level.needs <= flags)
+    if (name := os.environ.get(_VARIABLE)) is None:
+        return supported
+    if chosen := tuple(level for level in supported if level.name == name):
+        return chosen
+    allowed = ", ".join(level.name for level in supported)
+    why = ", which this CPU does not support" if name in {level.name for level in LEVELS} else ""
+    raise LevelError(f"{_VARIABLE} is {name!r}{why}; here it must be {f'one of {allowed}' if allowed else 'unset'}")
 
 
 def cpu_flags() -> frozenset[str]:

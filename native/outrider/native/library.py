@@ -27,6 +27,7 @@ class Library:
 
     Attributes:
         path: of its file, whose name contains the level and a digest of the sources.
+        level: name of the level.
         functions: the functions of the header. They let other threads run, and take `ffi`'s pointers.
 
     Raises:
@@ -34,7 +35,7 @@ class Library:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path, self.level = path, path.stem.rpartition("-")[0]
         try:
             self.functions: Any = ffi.dlopen(str(path))
         except OSError as error:
@@ -87,9 +88,10 @@ def load(level: Level) -> Library:
 
 @cache
 def library() -> Library:
-    """The library of the quickest level that this machine runs.
+    """The library of the quickest level that this machine runs, or of the one that ``OUTRIDER_NATIVE_LEVEL`` names.
 
     Raises:
+        LevelError: the variable is wrong.
         NativeUnavailable: no library runs here; the message says why.
     """
     why = presence.absence()

@@ -17,12 +17,17 @@ def in_checkout() -> bool:
 
 
 def absence() -> str | None:
-    """Why there is no compiled code; None where there is some, or where the first process that needs it compiles it."""
+    """Why there is no compiled code; None where there is some, or where the first process that needs it compiles it.
+
+    Raises:
+        LevelError: ``OUTRIDER_NATIVE_LEVEL`` is wrong.
+    """
+    levels = supported_levels()
     if not is_x86_64():
         return "it is written for x86-64"
-    if not supported_levels():
+    if not levels:
         return "this CPU has no AVX2"
-    if any(path_of(level).exists() for level in supported_levels()):
+    if any(path_of(level).exists() for level in levels):
         return None
     if not in_checkout():
         return "the wheel was built without a C++ compiler"
@@ -34,7 +39,11 @@ def absence() -> str | None:
 
 
 def notice() -> str | None:
-    """One line for users where compiled code is missing or yet to be compiled; None where it is there."""
+    """One line for users where compiled code is missing or yet to be compiled; None where it is there.
+
+    Raises:
+        LevelError: ``OUTRIDER_NATIVE_LEVEL`` is wrong.
+    """
     if (why := absence()) is not None:
         remedy = " Install g++ and reinstall." if "compiler" in why else ""
         return f"No compiled code: {why}; {_LOSS}.{remedy}"

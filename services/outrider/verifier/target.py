@@ -15,6 +15,7 @@ from outrider.models.config import ModelConfig
 from outrider.models.kv.pages import PageTable
 from outrider.models.llama import LlamaModel, ModelError
 from outrider.models.text import TextError, Tokenizer
+from outrider.native.levels import LevelError
 from outrider.native.presence import notice
 from outrider.verifier.decode.answer import Answers
 from outrider.verifier.decode.engine import Engine
@@ -91,17 +92,17 @@ class Target:
     @classmethod
     def load(cls, settings: VerifierSettings, parts: Parts = PARTS) -> Target:
         """Loads the model and measures its steps; `ConfigError` if the settings are wrong."""
-        if (lost := notice()) is not None:
-            _log.warning(lost)
         if settings.threads:
             torch.set_num_threads(settings.threads)
         try:
+            if (lost := notice()) is not None:
+                _log.warning(lost)
             directory = store.obtain(settings.model, settings.integrity, watch=store.logged(_log))
             with ThreadPoolExecutor(1) as beside:  # mostly Python, while the model is mostly compiled code
                 loading = beside.submit(_load_tokenizer, directory)
                 model = _load_model(directory, settings)
                 return cls.over(model, loading.result(), directory, settings, parts)
-        except (ModelError, TextError) as error:
+        except (LevelError, ModelError, TextError) as error:
             raise ConfigError(str(error)) from None
 
     @classmethod
@@ -125,7 +126,8 @@ class Target:
         pages = PageTable(count, _page_cost(config, settings.page_size))
         cost = runner.measure(min(_MEASURED_CONTEXT, room - 65), settings.max_guesses + 1)
         milliseconds = [round(s * 1e3, 2) for s in cost.seconds]
-        _log.info("step measured", compiled=model.compiled is not None, rows=list(cost.rows), milliseconds=milliseconds)
+        compiled = model.compiled.library.level if model.compiled else None
+        _log.info("step measured", compiled=compiled, rows=list(cost.rows), milliseconds=milliseconds)
         _log.info("pages", pages=count, tokens=count * settings.page_size, dtype=str(runner.pool.dtype), served=room)
         limits = _limits(settings, config.context_length, count)
         scheduler = parts.scheduler(limits, pages, tokenizer.fingerprint.encode())

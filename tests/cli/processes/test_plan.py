@@ -24,6 +24,12 @@ def test_prefill_verifiers_are_started_beside_the_others(tmp_path: Path) -> None
     assert len({spec.log for spec in verifiers}) == 3
 
 
+def test_a_level_of_compiled_code_that_there_is_not_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUTRIDER_NATIVE_LEVEL", "mmx")
+    with pytest.raises(ConfigError, match="OUTRIDER_NATIVE_LEVEL is 'mmx'; here it must be "):
+        make_plan(UpOptions(port=0, log_dir=tmp_path))
+
+
 def _gateways(tmp_path: Path, *sets: str) -> UpOptions:
     return UpOptions(port=0, counts={**ONE_EACH, "gateway": 2}, sets=list(sets), log_dir=tmp_path)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,14 @@ def small(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     with small_store(request.param, tmp_path_factory.mktemp("small")) as made:
         asyncio.run(made.prepare())
         yield made
+
+
+@pytest.fixture
+async def bus(small: SmallStore) -> AsyncIterator[Bus]:
+    joined = Bus()
+    await joined.connect(small.broker.url, "test", wait_s=10)
+    yield joined
+    await joined.close()
 
 
 @pytest.fixture(scope="module")
@@ -107,9 +115,9 @@ async def test_streams_end_well_are_missed_and_are_recorded_when_there_is_room(m
         assert (await http.get(f"{other.url}/v1/streams/unheard-of")).status_code == 404
 
 
-async def test_what_is_cancelled_stays_cancelled_where_its_record_can_no_longer_be_dropped(small: SmallStore) -> None:
-    bus = Bus()
-    await bus.connect(small.broker.url, "test", wait_s=10)
+async def test_what_is_cancelled_stays_cancelled_where_its_record_can_no_longer_be_dropped(
+    small: SmallStore, bus: Bus
+) -> None:
     ledger, key = Ledger(bus, GatewaySettings()), Key("t", "cancelled")
     await ledger.tend()
     sampling = SamplingParameters(seed=1, max_tokens=8).to_proto()
@@ -127,4 +135,3 @@ async def test_what_is_cancelled_stays_cancelled_where_its_record_can_no_longer_
     await ledger.forget(key, [job])
     with pytest.raises(NotFound):
         await ledger.find(key)
-    await bus.close()

@@ -133,6 +133,14 @@ def test_requests_without_an_answer_are_no_goodput() -> None:
     assert math.isnan(figures([Level(1, 1, 0, [], [0], [0])], SLO)["first_p50_s"].value)
 
 
+def test_a_mesh_whose_answers_all_end_behind_the_measured_time_has_answered_and_is_compared() -> None:
+    error = Request(0.5, None, None, 0, "503")
+    late = _result([Level(4, 2, 0, [*(Request(at / 9, 2.0, 7.0, 8) for at in range(9)), error], [0, 1], [0, 0])])
+    assert late.answered
+    assert not _result([Level(4, 2, 0, [error], [0, 0], [0, 0])]).answered
+    assert {difference.verdict for difference in comparison.compare(late, late)} == {"noise"}
+
+
 def test_a_comparison_finds_what_changed_and_nothing_in_noise(tmp_path: Path) -> None:
     first, again = (_result([_made(4, 100, 0.5, seed) for seed in seeds]) for seeds in ((1, 2, 3), (4, 5, 6)))
     slower = _result([_made(4, 80, 0.7, seed) for seed in (7, 8, 9)])

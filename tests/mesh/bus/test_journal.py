@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import suppress
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -22,12 +24,20 @@ async def small(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         yield new_bus
 
 
-@pytest.fixture
-async def bus(small: SmallStore) -> AsyncIterator[Bus]:
+@asynccontextmanager
+async def joined(small: SmallStore) -> AsyncIterator[Bus]:
     new_bus = Bus()
     await new_bus.connect(small.broker.url, "test", wait_s=10)
-    yield new_bus
-    await new_bus.close()
+    try:
+        yield new_bus
+    finally:
+        await new_bus.close()
+
+
+@pytest.fixture
+async def bus(small: SmallStore) -> AsyncIterator[Bus]:
+    async with joined(small) as new_bus:
+        yield new_bus
 
 
 async def _exhausted(journal: Journal) -> None:
@@ -83,3 +93,45 @@ async def test_it_is_told_when_something_could_not_be_dropped(bus: Bus, small: S
     gone = await journal.forget("ask.t.before.*")
     assert gone == (await journal.read("ask.t.before.*") == [])
     assert await journal.forget("ask.t.after.*")
+
+
+async def test_of_many_that_find_room_one_creates_the_next_stream_and_all_use_it(bus: Bus, small: SmallStore) -> None:
+    await bus.jetstream(10).update_stream(name=CONFIG.name, subjects=["ask.>"], max_msgs_per_subject=1)
+    await small.fill()
+    await _exhausted(Journal(bus, CONFIG))
+    await small.free()
+    async with AsyncExitStack() as stack:
+        journals = [Journal(await stack.enter_async_context(joined(small)), CONFIG, timeout_s=10) for _ in range(12)]
+
+        async def tend(place: int) -> None:
+            await asyncio.sleep(place * 0.002)  # so that some find a stream that another one is replacing
+            await journals[place].tend()
+
+        await asyncio.gather(*map(tend, range(len(journals))))
+        for number, journal in enumerate(journals):
+            await journal.add(f"ask.t.{number}.0-1", b"new")
+            assert await journal.read(f"ask.t.{number}.*") == [(f"ask.t.{number}.0-1", b"new")]
+
+
+@pytest.mark.parametrize("retired", ["1.1048576", "1"], ids=["with its size", "by an older version"])
+@pytest.mark.parametrize("begin", [Journal.open, Journal.tend])
+@pytest.mark.parametrize("last_only", [True, False])
+async def test_a_stream_that_was_retired_without_a_next_one_gets_one_with_its_settings(
+    retired: str, begin: Callable[[Journal], Awaitable[None]], last_only: bool, tmp_path: Path
+) -> None:
+    with small_store("limited", tmp_path) as small:
+        async with joined(small) as bus:
+            config = JournalConfig("outrider-requests", "ask.*.*.*", 3600, 1 << 20, last_only=last_only)
+            journal, js = Journal(bus, config, timeout_s=10), bus.jetstream(10)
+            await journal.open()
+            await journal.add("ask.t.before.0-1", b"kept")
+            info = await js.stream_info(config.name)
+            subjects = [f"outrider.retired.{config.name}.{retired}.{int(time.time())}"]
+            await js.update_stream(info.config.evolve(subjects=subjects, max_age=7200, max_bytes=100))
+            with pytest.raises(Unavailable):
+                await journal.add("ask.t.lost.0-1", b"")
+            await begin(journal)
+            await journal.add("ask.t.after.0-1", b"new")
+            assert await journal.read("ask.t.*.*") == [("ask.t.before.0-1", b"kept"), ("ask.t.after.0-1", b"new")]
+            made = (await js.stream_info(f"{config.name}-2")).config
+            assert (made.subjects, made.max_age, made.max_bytes) == ([config.subject], 7200, 1 << 20)

@@ -22,6 +22,7 @@ from outrider.mesh.addresses import hold_port, join, require_free
 from outrider.mesh.config import EffectiveSetting
 from outrider.mesh.config.sources import PREFIX
 from outrider.mesh.errors import ConfigError, Unavailable
+from outrider.native.levels import LevelError
 from outrider.native.presence import notice
 
 OWNED = ("nats_url", "instance")
@@ -126,7 +127,10 @@ def make_plan(options: UpOptions) -> Plan:
 def _compiled_code_notes() -> list[str]:
     """A note if compiled code is not available, unless ``OUTRIDER_KERNELS`` asks for none."""
     uses_compiled_code = os.environ.get("OUTRIDER_KERNELS", "auto") in ("auto", "native")
-    return [note] if uses_compiled_code and (note := notice()) else []
+    try:
+        return [note] if uses_compiled_code and (note := notice()) else []
+    except LevelError as error:
+        raise ConfigError(str(error)) from None
 
 
 def _flags(options: UpOptions) -> Flags:

@@ -60,7 +60,7 @@ def compare(before: Result, after: Result) -> list[Difference]:
         for name in names:
             with np.errstate(divide="ignore", invalid="ignore"):
                 ratios = new[name][1:] / old[name][1:]
-            low, high = np.nanpercentile(ratios, [tail, 100 - tail]) if np.isfinite(ratios).any() else (0.0, np.inf)
+                low, high = np.nanpercentile(ratios, [tail, 100 - tail]) if np.isfinite(ratios).any() else (0.0, np.inf)
             found.append(Difference(rate, name, float(old[name][0]), float(new[name][0]), float(low), float(high)))
     return found
 

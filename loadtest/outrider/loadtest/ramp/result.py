@@ -48,6 +48,11 @@ class Result(msgspec.Struct, frozen=True):
         """Reasons of requests without an answer."""
         return sum((level.errors for level in self.levels), Counter())
 
+    @property
+    def answered(self) -> bool:
+        """Whether any request was answered, in the measured time or behind it."""
+        return any(not request.error for level in self.levels for request in level.requests)
+
     def save(self, path: Path) -> None:
         """Writes the result as JSON."""
         path.write_bytes(msgspec.json.encode(self) + b"\n")

@@ -16,7 +16,9 @@ from outrider.mesh.errors import ConfigError
 from outrider.mesh.urls import without_passwords
 
 PREFIX = "OUTRIDER_"
-RESERVED = frozenset({"OUTRIDER_API_KEY", "OUTRIDER_CONFIG", "OUTRIDER_KERNELS", "OUTRIDER_LAUNCHER"})
+RESERVED = frozenset(
+    {"OUTRIDER_API_KEY", "OUTRIDER_CONFIG", "OUTRIDER_KERNELS", "OUTRIDER_LAUNCHER", "OUTRIDER_NATIVE_LEVEL"}
+)
 _COMMON = "mesh"
 _SERVICE_LINK = re.compile(r"_(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT_\d+_(TCP|UDP)(_.+)?)$")
 

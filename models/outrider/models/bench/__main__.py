@@ -43,7 +43,9 @@ def main() -> None:
         models = _models(options.model, options.dtype, options.device, options.kv_dtype)
     except ModelError as error:
         raise SystemExit(f"error: {error}") from None
-    print(f"{_name(options.device)}, torch {torch.__version__}, {options.threads} threads")
+    compiled = models["fast"].compiled
+    level = f"compiled code for {compiled.library.level}" if compiled else "no compiled code"
+    print(f"{_name(options.device)}, torch {torch.__version__}, {level}, {options.threads} threads")
     print(f"{options.model}, {models['fast'].dtype}, {options.context} tokens of context; median ms of a step")
     ceiling = Ceiling.measure(models["fast"].config, models["fast"].dtype, models["fast"].device)
     print(f"memory gives {ceiling.bandwidth / 1e9:.1f} GB/s, products do {ceiling.peak / 1e9:.0f} Gop/s")

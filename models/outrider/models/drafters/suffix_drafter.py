@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from outrider.kernels.backend import compiled
+from outrider.kernels.backend import BackendError, compiled
 from outrider.models.drafters.plain_suffixes import PlainSuffixes
 from outrider.models.speculation.drafter import DrafterContext, DrafterError, Opening
 from outrider.models.speculation.tree import DraftTree
+from outrider.native.levels import LevelError
+from outrider.native.library import Library
 from outrider.native.suffixes import NativeSuffixes, SuffixShape
 
 
@@ -20,7 +22,7 @@ class SuffixDrafter:
     name = "suffix"
 
     def __init__(self, context: DrafterContext) -> None:
-        shape, library = _shape(context), compiled()
+        shape, library = _shape(context), _library()
         self.context_length = context.context_length
         self._sessions: dict[int, str] = {}
         self._recent: set[str] = set()
@@ -72,3 +74,10 @@ def _shape(context: DrafterContext) -> SuffixShape:
         if type(value) is not int or not 1 <= value < 2**31:
             raise DrafterError(f"the suffix drafter's {name} is {value!r}; it must be a whole number from 1 on")
     return shape
+
+
+def _library() -> Library | None:
+    try:
+        return compiled()
+    except (BackendError, LevelError) as error:
+        raise DrafterError(str(error)) from None

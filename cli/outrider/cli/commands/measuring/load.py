@@ -53,7 +53,10 @@ def load_run(
     sets: Sets = None,
     secure: Secure = False,
 ) -> None:
-    """Raise the rate of requests until the mesh no longer keeps up; writes load.html and load.json."""
+    """Raise the rate of requests until the mesh no longer keeps up; exit code 1 if no request was answered.
+
+    Writes load.html and load.json.
+    """
     require_checkout("load")
     settings = {
         "arrivals": arrivals,
@@ -171,7 +174,7 @@ def _publish(result: Result, out: Path) -> None:
     console.print(table(found))
     console.print(*summary(result, found), sep="\n", highlight=False, soft_wrap=True)
     console.print(f"Written to {out / 'load.json'} and {out / 'load.html'}.", highlight=False)
-    if not any(sum(level.ends) for level in result.levels):
+    if not result.answered:
         raise typer.Exit(WORSE)
 
 

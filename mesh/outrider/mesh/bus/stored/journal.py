@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import secrets
 import time
+from collections.abc import Coroutine
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import nats.errors
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 
 _BATCH = 256
 _IDLE_S = 30.0
-_NAME_IN_USE = 10058
-_SUBJECTS_IN_USE = 10065
+_IN_USE = (10058, 10065)
+"""JetStream's codes for a name of a stream, and for subjects, that another stream has."""
 _NOT_THE_LAST = 10071
 _FIRST = {"Nats-Expected-Last-Subject-Sequence": "0"}
 _SCRATCH_BYTES = 256 << 10
@@ -55,7 +56,8 @@ class Journal:
 
     After a failed write to its disk, nats-server refuses all writes to that stream until it is restarted, however much
     space there is (as of version 2.14). `tend` then creates a new stream in its place. The old one is retired: it
-    captures nothing, is still read, and is deleted once all its messages are too old.
+    captures nothing, is still read, and is deleted once all its messages are too old. Several processes may do so at
+    once, and one may end in the middle: whoever finds all streams retired creates the next one.
     """
 
     def __init__(self, bus: Bus, config: JournalConfig, timeout_s: float = 2.0) -> None:
@@ -63,31 +65,31 @@ class Journal:
 
     async def open(self) -> None:
         """Creates the stream unless it exists; one that an operator made is used as it is, with `raise_replicas`."""
+        streams = await self._streams()
         async with mapping_errors(self._bus):
-            try:
-                return await add_stream(self._bus, self._stream_config, self._timeout_s)
-            except js_errors.BadRequestError as error:
-                if error.err_code not in (_NAME_IN_USE, _SUBJECTS_IN_USE):
-                    raise
-        for name in (await self._names())[-1:]:
-            async with mapping_errors(self._bus):
-                await raise_replicas(self._bus, name, self._timeout_s)
+            if not streams:
+                await _created(add_stream(self._bus, self._stream_config, self._timeout_s))
+            elif _retired_at(streams[-1]):
+                await self._create_next(streams[-1])
+            else:
+                await raise_replicas(self._bus, _name(streams[-1]), self._timeout_s)
 
     async def tend(self) -> None:
         """Makes sure that writes are stored, in a new stream if the present one refuses them.
 
         `Unavailable` where there is no room, or where no server leads the stream at the moment.
         """
-        names = await self._names()
-        if not names:
+        streams = await self._streams()
+        if not streams or _retired_at(streams[-1]):
             return await self.open()
-        await self._delete_old(names[:-1])
+        await self._delete_old(streams[:-1])
+        name = _name(streams[-1])
         try:
-            await self._probe_write(names[-1])
+            await self._probe_write(name)
         except Refused:
             if not await self._has_room():
                 raise
-            await self._probe_or_replace(names[-1])
+            await self._probe_or_replace(name)
 
     async def add(self, subject: str, data: bytes, *, first: bool = False) -> None:
         """Publishes ``data`` and returns when it is stored.
@@ -153,12 +155,18 @@ class Journal:
         return sum(((await self._js.stream_info(name, subject)).state.subjects or {}).values())
 
     async def _names(self) -> list[str]:
-        """The streams of this journal: retired ones, oldest first, and last the one that captures."""
+        return [_name(info) for info in await self._streams()]
+
+    async def _streams(self) -> list[api.StreamInfo]:
+        """The streams of this journal: retired ones, oldest first, and last the one that captures, if there is one."""
         async with mapping_errors(self._bus):
             answer = await self._js.streams_info()
-        pattern = re.compile(rf"{re.escape(self._config.name)}(?:-(\d+))?")
-        matches = (pattern.fullmatch(info.config.name or "") for info in answer)
-        return [name for _, name in sorted((int(match[1] or 1), match[0]) for match in matches if match)]
+        pattern = re.compile(rf"{re.escape(self._config.name)}(-\d+)?")
+        found = [info for info in answer if pattern.fullmatch(_name(info))]
+        return sorted(found, key=lambda info: (not _retired_at(info), self._number(info)))
+
+    def _number(self, info: api.StreamInfo) -> int:
+        return int(_name(info).removeprefix(self._config.name).removeprefix("-") or 1)
 
     async def _probe_write(self, name: str) -> None:
         """`Unavailable` where nats-server refuses all writes or does not store one."""
@@ -190,22 +198,31 @@ class Journal:
 
     async def _replace(self, name: str) -> str:
         """Retires the stream ``name``; returns the name of a new one with its subjects and settings."""
-        base, number = self._config.name, int(name.removeprefix(self._config.name).removeprefix("-") or 1)
         async with mapping_errors(self._bus):
             info = await self._js.stream_info(name)
-            retired = [f"{_RETIRED}.{base}.{number}.{int(time.time())}"]
-            await self._js.update_stream(info.config.evolve(subjects=retired, max_bytes=max(info.state.bytes, 1)))
-            config = self._stream_config if _retired_at(info) else info.config
-            await self._js.add_stream(config.evolve(name=f"{base}-{number + 1}"))
-        _log.warning("a stream that nats-server no longer writes was replaced", stream=name)
-        return f"{base}-{number + 1}"
+            if not _retired_at(info):
+                stream, most = f"{self._config.name}.{self._number(info)}", info.config.max_bytes or -1
+                retired = [f"{_RETIRED}.{stream}.{most}.{int(time.time())}"]
+                await self._js.update_stream(info.config.evolve(subjects=retired, max_bytes=max(info.state.bytes, 1)))
+            return await self._create_next(info)
 
-    async def _delete_old(self, retired: list[str]) -> None:
-        for name in retired:
-            async with mapping_errors(self._bus):
-                at = _retired_at(await self._js.stream_info(name))
-                if at and time.time() - at > self._config.keep_s:
-                    await self._js.delete_stream(name)
+    async def _create_next(self, info: api.StreamInfo) -> str:
+        """The name of the stream behind ``info``; creates it unless another process has done so."""
+        name, config = f"{self._config.name}-{self._number(info) + 1}", info.config
+        if _retired_at(info):
+            *most, _ = _retirement(info)
+            config = config.evolve(subjects=[self._config.subject], max_bytes=[*most, self._config.keep_bytes][0])
+        if await _created(self._js.add_stream(config.evolve(name=name))):
+            _log.warning("a stream that nats-server no longer writes was replaced", stream=_name(info), by=name)
+        else:
+            _log.info("another process has replaced a stream that nats-server no longer writes", by=name)
+        return name
+
+    async def _delete_old(self, retired: list[api.StreamInfo]) -> None:
+        for info in retired:
+            if (at := _retired_at(info)) and time.time() - at > self._config.keep_s:
+                async with mapping_errors(self._bus):
+                    await self._js.delete_stream(_name(info))
 
     @property
     def _stream_config(self) -> api.StreamConfig:
@@ -225,7 +242,27 @@ class Journal:
         return self._bus.jetstream(self._timeout_s)
 
 
+def _name(info: api.StreamInfo) -> str:
+    return info.config.name or ""
+
+
 def _retired_at(info: api.StreamInfo) -> int:
     """When a stream was retired, in seconds since 1970; 0 for one that captures."""
+    return [0, *_retirement(info)][-1]
+
+
+def _retirement(info: api.StreamInfo) -> list[int]:
+    """Of a retired stream the bytes that it was allowed, which older versions do not tell, and when it was retired."""
     subject = (info.config.subjects or [""])[0]
-    return int(subject.rpartition(".")[2]) if subject.startswith(f"{_RETIRED}.") else 0
+    return [int(number) for number in subject.split(".")[4:]] if subject.startswith(f"{_RETIRED}.") else []
+
+
+async def _created(creation: Coroutine[Any, Any, object]) -> bool:
+    """Whether ``creation`` made a stream; not where another process has done so, perhaps with other settings."""
+    try:
+        await creation
+    except js_errors.BadRequestError as error:
+        if error.err_code not in _IN_USE:
+            raise
+        return False
+    return True
