@@ -24,16 +24,14 @@ class PackError(Exception):
 def environment(site: Path, *, dry: bool) -> dict[str, str]:
     """The environment of the stages: today's code, and in ``site`` the packages of the pack and Outrider's plug-ins.
 
-    Nothing is installed into the machine's Python.
+    An environment in which Outrider is installed lacks none of them. Nothing is installed into the machine's Python.
 
     Raises:
-        PackError: pip cannot install the pack.
+        PackError: there is no pack, or pip cannot install it.
     """
-    wheels = sorted(map(str, PACK.glob("*.whl")))
     site.mkdir(parents=True, exist_ok=True)
-    if wheels:
-        _install(wheels, site)
     if not _installed():
+        _install(sorted(map(str, PACK.glob("*.whl"))), site)
         write_plugins(site)
     paths = [str(site), *(str(ROOT / folder) for folder in _FOLDERS), str(ROOT)]
     made = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
@@ -46,6 +44,8 @@ def environment(site: Path, *, dry: bool) -> dict[str, str]:
 
 
 def _install(wheels: list[str], site: Path) -> None:
+    if not wheels:
+        raise PackError(f"{PACK} has no wheels: run make gpu-pack on a machine with network, and copy that folder too")
     command = [sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--no-compile"]
     command += ["--disable-pip-version-check", "--root-user-action=ignore", "--target", str(site), *wheels]
     installed = subprocess.run(command, capture_output=True, text=True, check=False)

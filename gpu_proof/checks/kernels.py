@@ -110,7 +110,7 @@ class _Attention(_Part):
         self._pages = [[*range(shared - 1), shared + row] for row in range(rows)]
         self._pool = KvPool(1, shared + rows, shape.page_size, shape.kv_heads, shape.head_dim, shape.kv_dtype, device)
         if shape.kv_dtype in CODES:
-            self._pool.data.copy_(torch.randint(-3, 4, self._pool.data.shape, device=device))
+            self._pool.data.copy_(torch.randint(-3, 4, self._pool.data.shape, device=device).float())
         else:
             self._pool.data.normal_()
         if self._pool.scales is not None:

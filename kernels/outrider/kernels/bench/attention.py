@@ -26,7 +26,7 @@ def plan(case: Case, device: torch.device) -> tuple[TritonPlan, KvPool]:
     pages = -(-(step.context + step.nodes) // shape.page_size)
     pool = KvPool(1, step.sequences * pages, shape.page_size, shape.kv_heads, shape.head_dim, shape.kv_dtype, device)
     if shape.kv_dtype in CODES:
-        pool.data.copy_(torch.randint(-3, 4, pool.data.shape, device=device))
+        pool.data.copy_(torch.randint(-3, 4, pool.data.shape, device=device).float())
     else:
         pool.data.normal_()
     if pool.scales is not None:
