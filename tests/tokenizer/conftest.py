@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 from outrider.mesh.bus import Bus
-from outrider.mesh.registry import Member, Registry
+from outrider.mesh.registry import Member
 from outrider.mesh.rpc import channel, close_channels
 from outrider.models.text import Tokenizer
 from outrider.v1 import tokenizer_pb2_grpc as pb_grpc
 
 from tests.models.text.makers import CHATML, byte_level, write
 from tests.processes import ServiceProcess, running
+from tests.tokenizer.members import member_named
 
 _INSTANCE = "tokenizer-under-test"
 
@@ -41,11 +42,7 @@ def service(shared_nats: str, directory: Path, tmp_path_factory: pytest.TempPath
 @pytest.fixture
 async def member(bus: Bus, service: ServiceProcess) -> Member:
     """The service's entry in the registry."""
-    registry = Registry(bus, "test", "reader")
-    await registry.start()
-    members = await registry.wait_for("tokenizer", lambda all_: any(m.instance == _INSTANCE for m in all_), 240)
-    registry.leave()
-    return next(member for member in members if member.instance == _INSTANCE)
+    return await member_named(bus, _INSTANCE)
 
 
 @pytest.fixture

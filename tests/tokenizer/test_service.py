@@ -10,13 +10,17 @@ from typing import Any
 
 import grpc
 import pytest
+from outrider.mesh.bus import Bus
 from outrider.mesh.registry import Member
+from outrider.mesh.rpc import channel, close_channels
 from outrider.models.text import Tokenizer
 from outrider.v1 import tokenizer_pb2 as pb
+from outrider.v1 import tokenizer_pb2_grpc as pb_grpc
 from outrider.wire.ids import pack_ids, unpack_ids
 
-from tests.models.text.makers import CORPUS
+from tests.models.text.makers import CORPUS, byte_level, write
 from tests.processes import ServiceProcess, running
+from tests.tokenizer.members import member_named
 
 MESSAGES = [{"role": "user", "content": "def parse("}]
 
@@ -108,6 +112,38 @@ async def test_a_bad_input_is_refused_by_name(stub: Any, item: pb.EncodeInput, p
     status, details, named = await _refusal(stub.Encode(pb.EncodeRequest(inputs=[item])))
     assert (status, named) == (grpc.StatusCode.INVALID_ARGUMENT, param)
     assert why in details
+
+
+async def test_a_template_that_never_ends_keeps_no_other_caller_waiting(
+    shared_nats: str, bus: Bus, tmp_path: Path
+) -> None:
+    endless = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+    template = "{% if messages[0].content == 'bad' %}" + endless + "{% endif %}{{ messages[0].content }}"
+    model = write(tmp_path, byte_level(), chat_template=template)
+    name, bad, good = "tokenizer-endless", [{"role": "user", "content": "bad"}], [{"role": "user", "content": "good"}]
+    with running("tokenizer", tmp_path / "log", nats_url=shared_nats, model=model, instance=name) as process:
+        process.wait_ready()
+        member = await member_named(bus, name)
+        stub = pb_grpc.TokenizerStub(channel(member.address))
+        waiting = asyncio.ensure_future(stub.Encode(pb.EncodeRequest(inputs=[_chat(bad)])))
+        while not waiting.done():
+            await stub.Encode(pb.EncodeRequest(inputs=[pb.EncodeInput(text="good")]))
+            answered_beside = not waiting.done()
+            await asyncio.sleep(0.1)
+        assert answered_beside
+        status, details, param = await _refusal(waiting)
+        assert (status, param) == (grpc.StatusCode.INVALID_ARGUMENT, "messages")
+        assert details == "the chat template takes more than 5 s of CPU time for these messages"
+        assert (await stub.Encode(pb.EncodeRequest(inputs=[_chat(good)]))).outputs
+        await close_channels()
+
+
+def test_a_template_that_does_not_compile_is_told_in_one_sentence(shared_nats: str, tmp_path: Path) -> None:
+    model, log = write(tmp_path, byte_level(), chat_template="{% if %}"), tmp_path / "log"
+    with running("tokenizer", log, nats_url=shared_nats, model=model, log_level="error") as process:
+        assert process.wait() == 2
+    (line,) = log.read_text().splitlines()
+    assert line.startswith(f"outrider tokenizer: {model}: the chat template does not compile: ")
 
 
 @pytest.mark.parametrize(("ids", "why"), [(b"\x00\x00\x00\x7f", "outside the vocabulary"), (b"abc", "whole number")])

@@ -6,8 +6,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from outrider.mesh.errors import ContextExceeded, InvalidRequest
+from outrider.mesh.errors import ContextExceeded, InvalidRequest, Unavailable
 from outrider.models.text import TextError, Tokenizer
+from outrider.models.text.errors import NotRendered
 from outrider.v1 import tokenizer_pb2 as pb
 from outrider.wire.ids import pack_ids
 
@@ -50,6 +51,8 @@ class _Encoder:
         try:
             self._tokenizer.require_special(item.require_special)
             ids = self._chat(item.chat) if param == "messages" else self._text(item)
+        except NotRendered as error:
+            raise Unavailable(str(error), retry_after=1.0) from None
         except TextError as error:
             raise InvalidRequest(str(error), param=param) from None
         if self._limit is not None and len(ids) > self._limit:

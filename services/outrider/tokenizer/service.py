@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, ClassVar
 
 import grpc
@@ -26,6 +27,8 @@ from outrider.wire.ids import unpack_ids
 _INLINE_BYTES = 8 << 10  # takes less than a millisecond: cheaper than a hop to a thread
 _HUGE_BYTES = 256 << 10
 """Size of texts that take turns: encoding one takes 0.1 s or more, and many times its size in memory."""
+_CHATS = 4
+"""Threads that wait for chats to be rendered: one chat is rendered at a time, while others are encoded."""
 _WORDS_S = 3600.0
 """Most seconds for which the library's cache keeps words of texts."""
 
@@ -44,6 +47,7 @@ class TokenizerService(Service, pb_grpc.TokenizerServicer):
     def __init__(self, settings: TokenizerSettings) -> None:
         self._settings = settings
         self._huge = ThreadPoolExecutor(1, "huge-texts", initializer=lower_priority)
+        self._chats = ThreadPoolExecutor(_CHATS, "chats")
 
     async def start(self, mesh: Mesh) -> None:
         """Loads the tokenizer."""
@@ -56,10 +60,17 @@ class TokenizerService(Service, pb_grpc.TokenizerServicer):
         try:
             place = store.obtain(model, self._settings.integrity, text_only=True, watch=store.logged(_log))
             self._tokenizer = Tokenizer.load(place)
+            self._start_rendering(place)
         except (ModelError, TextError) as error:
             raise ConfigError(str(error)) from None
         self._calls = msgspec.to_builtins(call_style(self._tokenizer, self._settings.calls))
         self._name = self._settings.served_name or store.served_name(model)
+
+    def _start_rendering(self, place: Path) -> None:
+        try:
+            self._tokenizer.start_rendering()
+        except TextError as error:
+            raise TextError(f"{place}: {error}") from None
 
     async def erase(self, tenant: str, before: float) -> dict[str, int]:
         """Empties the cache of words, in which no tenant can be told from another."""
@@ -82,13 +93,17 @@ class TokenizerService(Service, pb_grpc.TokenizerServicer):
         }
 
     async def Encode(self, request: pb.EncodeRequest, context: grpc.aio.ServicerContext) -> pb.EncodeResponse:  # noqa: N802
-        """Ids of texts and chats; long ones are encoded in threads, huge ones in turns, so that others do not wait."""
+        """Ids of texts and chats.
+
+        Chats and long texts are encoded in threads, huge ones in turns, so that others do not wait.
+        """
         with _encoding.time():
-            if size(request) <= _INLINE_BYTES:
+            chats = any(item.HasField("chat") for item in request.inputs)
+            if size(request) <= _INLINE_BYTES and not chats:
                 response = self._encode(request)
             else:
-                huge = size(request) > _HUGE_BYTES
-                pool, work = (self._huge, self._encode_huge) if huge else (None, self._encode)
+                huge, usual = size(request) > _HUGE_BYTES, self._chats if chats else None
+                pool, work = (self._huge, self._encode_huge) if huge else (usual, self._encode)
                 response = await asyncio.get_running_loop().run_in_executor(pool, work, request)
         _encoded.inc(sum(len(output.ids) for output in response.outputs) // 4)
         return response

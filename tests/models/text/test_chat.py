@@ -127,6 +127,25 @@ def test_a_chat_that_is_nested_too_deeply_is_refused() -> None:
         _with_template("").encode_chat(MESSAGES, [{"parameters": nested}])
 
 
+@pytest.mark.parametrize(
+    "codes",
+    [[*range(0xFDD0, 0xFDF0)], [*range(0xFDD0, 0xFDF0), *(p << 16 | e for p in range(17) for e in (0xFFFE, 0xFFFF))]],
+    ids=["those of Arabic", "all"],
+)
+def test_a_chat_with_all_noncharacters_is_encoded(codes: list[int]) -> None:
+    content = "".join(map(chr, codes)) + "<|im_end|>‹"
+    chosen = _with_template("{{ messages[0].content }}<|im_end|>")
+    ids = chosen.encode_chat([{"role": "user", "content": content}])
+    assert [ids.count(chosen.special_tokens[name]) for name in SPECIAL] == [0, 0, 1]
+    assert chosen.decode(ids, keep_special=True) == content + "<|im_end|>"
+
+
+def test_a_chat_with_every_character_for_private_use_is_refused_in_a_sentence() -> None:
+    content = "".join(map(chr, [*range(0xFDD0, 0xFDF0), *range(0xF0000, 0x110000)])) + "<|im_end|>"
+    with pytest.raises(TextError, match="may not hold every character"):
+        _with_template("{{ messages[0].content }}").encode_chat([{"role": "user", "content": content}])
+
+
 def _calling(arguments: str) -> dict[str, Any]:
     call = {"id": "1", "type": "function", "function": {"name": "look", "arguments": arguments}}
     return {"role": "assistant", "content": None, "tool_calls": [call]}

@@ -112,7 +112,6 @@ def test_truncation_and_padding_in_the_file_are_not_obeyed(tmp_path: Path) -> No
         ("tokenizer.json", '{"model": {"type": "Nope"}}', "tokenizer.json is corrupt"),
         ("config.json", "{", "config.json is not valid JSON"),
         ("config.json", "[]", "config.json holds a JSON list where an object belongs"),
-        ("tokenizer_config.json", '{"chat_template": "{% if %}"}', "the chat template does not compile"),
     ],
 )
 def test_a_bad_file_is_named_in_one_sentence(tmp_path: Path, name: str, content: str | None, message: str) -> None:

@@ -12,7 +12,8 @@ from outrider.models.text.template import ChatTemplate
 
 _ASKS_FOR_NULL = re.compile(r"content\W*\s(is|is\s+not|==|!=)\s+none\b", re.IGNORECASE)
 """Matches templates that recognize a call by a content of null."""
-_MARKS = [chr(code) for code in range(0xFDD0, 0xFDF0)]  # Unicode's noncharacters are never exchanged
+_MARKS = (range(0xFDD0, 0xFDF0), range(0xF0000, 0x110000))
+"""Code points that are rarely or never exchanged: noncharacters, and the planes for private use."""
 
 
 def _any_of(texts: Sequence[str]) -> re.Pattern[str]:
@@ -57,7 +58,7 @@ class Chat:
             named = self._contains(self._special, [messages, tools, variables])
         except RecursionError:
             raise TextError("messages or tools are nested too deeply") from None
-        mark = next(mark for mark in _MARKS if mark not in text)
+        mark = _mark_for(text)
 
         def render_with_marks(places: re.Pattern[str]) -> str:
             inputs = [_mark(value, mark, places) for value in (messages, tools, variables)]
@@ -99,6 +100,15 @@ class Chat:
         if isinstance(value, Mapping):
             return any(self._contains(places, inner) for inner in (*value, *value.values()))
         return isinstance(value, Sequence) and any(self._contains(places, inner) for inner in value)
+
+
+def _mark_for(text: str) -> str:
+    """A character that is not in ``text``."""
+    used = set(text)
+    free = (chr(code) for codes in _MARKS for code in codes if chr(code) not in used)
+    if (mark := next(free, None)) is None:
+        raise TextError("messages may not hold every character of Unicode's planes for private use")
+    return mark
 
 
 def _mark(value: Any, mark: str, places: re.Pattern[str]) -> Any:

@@ -17,12 +17,14 @@ from outrider.models.text.errors import TextError
 class ChatTemplate:
     """A compiled template; ``names`` are the special tokens that the template may use (`bos_token`, ...).
 
-    `TextError` if the source is no valid template.
+    The sandbox limits neither time nor memory: see `template_process`. `TextError` if the source is no valid template.
     """
 
     def __init__(self, source: str, names: Mapping[str, str]) -> None:
         try:
             self._template = _environment().from_string(source, globals=dict(names))
+        except MemoryError:
+            raise
         except Exception as error:  # Jinja compiles to Python, which has errors of its own
             raise TextError(f"the chat template does not compile: {error}") from None
 
@@ -44,6 +46,8 @@ class ChatTemplate:
                 raise TextError(f"chat_template_kwargs may not hold {name}")
         try:
             return self._template.render({**(variables or {}), **chat})
+        except MemoryError:
+            raise
         except Exception as error:  # a template is untrusted code and may raise anything
             raise TextError(f"the chat template refuses these messages: {error}") from None
 

@@ -14,9 +14,10 @@ import tokenizers
 from outrider.models.gguf.header import is_gguf
 from outrider.models.text import files, pieces
 from outrider.models.text.calls import call_format_of
-from outrider.models.text.chat import Chat, Part
+from outrider.models.text.chat import Part
 from outrider.models.text.errors import TextError
 from outrider.models.text.gguf_text import gguf_text
+from outrider.models.text.rendering import Rendering
 
 
 class Tokenizer:
@@ -47,7 +48,7 @@ class Tokenizer:
         self.eos_token_ids = eos_token_ids or self._named_eos(names or {})
         self.context_length = context_length
         self.call_format = call_format_of(template)
-        self._chat = Chat(template, names or {}, self.special_tokens) if template is not None else None
+        self._chat = Rendering(template, names or {}, self.special_tokens) if template is not None else None
 
     @classmethod
     def load(cls, directory: Path) -> Self:
@@ -139,6 +140,11 @@ class Tokenizer:
         encoder = self._parsing if parse_special else self._plain
         return [e.ids for e in encoder.encode_batch_fast(list(texts), add_special_tokens=add_special)]
 
+    def start_rendering(self) -> None:
+        """Starts the process that renders chats, if there is a template; `TextError` if that does not compile."""
+        if self._chat is not None:
+            self._chat.start()
+
     def encode_chat(
         self,
         messages: Sequence[Mapping[str, Any]],
@@ -148,7 +154,8 @@ class Tokenizer:
     ) -> list[int]:
         """Ids of a chat; names of special tokens are special in the template and plain text in messages.
 
-        `TextError` if the model has no template or the template refuses the chat.
+        `TextError` if the model has no template or the template refuses the chat or takes too much time or memory for
+        it, `NotRendered` if the process that renders is gone.
         """
         return self.encode_parts(self.chat_parts(messages, tools, add_generation_prompt, variables))
 
@@ -233,7 +240,7 @@ class Tokenizer:
         eos = self._vocabulary.get(names.get("eos_token", ""))
         return () if eos is None else (eos,)
 
-    def _chat_or_error(self) -> Chat:
+    def _chat_or_error(self) -> Rendering:
         if self._chat is None:
             raise TextError("this model has no chat template: only plain completions are possible")
         return self._chat

@@ -12,15 +12,12 @@ from __future__ import annotations
 import json
 import os
 import random
-import resource
-import signal
 import sys
 from collections.abc import Callable
 from functools import partial
-from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from outrider.models.limited_work import Line, cpu_limit, limit_memory
 from outrider.verifier.logits.deep_threads import TRIED_BYTES, in_deep_thread
 from outrider.verifier.logits.grammar_definitions import brief, definition, error_of, load_tokenizer, make_matcher
 
@@ -37,30 +34,23 @@ _WALKS, _STEPS = 2, 16
 
 def main(fd: int, vocabulary: int, eos_ids: list[int]) -> None:
     """Answers until the other end is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.nice(_NICE)
-    connection: Connection[bytes, bytes] = Connection(fd)
+    line = Line(fd, _NICE)
     try:
-        loaded = load_tokenizer(connection.recv_bytes(), vocabulary, eos_ids)
+        loaded = load_tokenizer(line.first(), vocabulary, eos_ids)
     except EOFError:
         return None
     except (ImportError, ValueError) as error:
-        return _answer(connection, {"refused": str(error)})
-    _limit_memory()
-    _answer(connection, {})
-    while True:
-        try:
-            message = json.loads(connection.recv_bytes())
-        except EOFError:
-            return None
-        _answer(connection, _tried(partial(_try, loaded, message["kind"], message["text"])))
+        return line.answer({"refused": str(error)})
+    limit_memory(TRIED_BYTES + MEMORY_BYTES)
+    line.answer({})
+    line.answer_all(lambda message: _tried(partial(_try, loaded, message["kind"], message["text"])))
 
 
 def _tried(work: Callable[[], str]) -> dict[str, str]:
     """The answer to a trial; the process dies if the trial exceeds its CPU time."""
-    signal.setitimer(signal.ITIMER_PROF, CPU_S)
     try:
-        return {"definition": in_deep_thread(work, TRIED_BYTES).result()}
+        with cpu_limit(CPU_S):
+            return {"definition": in_deep_thread(work, TRIED_BYTES).result()}
     except ValueError as error:
         return {"refused": brief(error)}
     except MemoryError:
@@ -69,8 +59,6 @@ def _tried(work: Callable[[], str]) -> dict[str, str]:
         sys.exit(1)
     except BaseException as error:  # a panic of llguidance is no `Exception`
         return {"refused": f"the compiler failed: {type(error).__name__}"}
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def _try(tokenizer: LLTokenizer, kind: str, text: str) -> str:
@@ -92,17 +80,6 @@ def _walk(matcher: LLMatcher, dice: random.Random) -> None:
         skipped = dice.randrange(bits.bit_length())
         rest = (bits >> skipped) << skipped
         matcher.consume_token((rest & -rest).bit_length() - 1)
-
-
-def _limit_memory() -> None:
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    most = pages * resource.getpagesize() + TRIED_BYTES + MEMORY_BYTES
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-def _answer(connection: Connection[bytes, bytes], answer: dict[str, str]) -> None:
-    connection.send_bytes(json.dumps(answer).encode())
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from outrider.mesh.telemetry import get_logger
 from outrider.mesh.worker import Inbox
 from outrider.models.sampling import Sampling
 from outrider.models.text import TextError
+from outrider.models.text.errors import NotRendered
 from outrider.verifier.requests.sequence import Request
 from outrider.verifier.target import Target
 from outrider.wire.prefixes import chain_hashes
@@ -92,13 +93,15 @@ class NamedPrompts:
                     prompts[prompt_mark(prompt.tenant, prompt.name, entry.revision)] = prompt
         self._wanted = {}
         for mark, prompt in sorted(prompts.items(), key=lambda item: item[1].created):
-            self._want(mark, prompt)
+            await self._want(mark, prompt)
         for mark in set(self.pinned) - self._wanted.keys():
             await asyncio.wrap_future(self._inbox.call(partial(self._pins.drop, mark)))
 
-    def _want(self, mark: str, prompt: NamedPrompt) -> None:
+    async def _want(self, mark: str, prompt: NamedPrompt) -> None:
         try:
-            ids = self._encode(prompt)
+            ids = await asyncio.to_thread(self._encode, prompt)
+        except NotRendered as error:
+            raise Unavailable(str(error)) from None
         except TextError as error:
             _log.warning("a named prompt cannot be encoded", tenant=prompt.tenant, name=prompt.name, why=str(error))
             return

@@ -1,0 +1,118 @@
+"""Templates of model files are programs of others: they take no more than their share of time and memory."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from outrider.models.text import TextError, Tokenizer
+from outrider.models.text.errors import NotRendered
+
+from tests.models.text.makers import CHATML, byte_level, tokenizer
+
+LOOP = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+ONLY_FOR = "{% if messages[0].content == 'bad' %}BODY{% endif %}[{{ messages[0].content }}]"
+LIMIT = 256 << 20
+
+
+def made(template: str) -> Tokenizer:
+    return tokenizer(byte_level(), template=template)
+
+
+def chat(content: str) -> list[dict[str, Any]]:
+    return [{"role": "user", "content": content}]
+
+
+def text_of(chosen: Tokenizer, content: str) -> str:
+    return "".join(part.text for part in chosen.chat_parts(chat(content)))
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (LOOP, "takes more than 5 s of CPU time for these messages"),
+        ("{{ '%500000000d' % messages | length }}", "takes more than 256 MB of memory for these messages"),
+        ("{{ 'a' * 500000000 }}", "takes more than 256 MB of memory for these messages"),
+        ("{{ 'a' * 50000000 }}", "makes a text of more than 32 MB of these messages"),
+    ],
+    ids=["endless", "a wide number", "a long text", "a large answer"],
+)
+def test_a_template_that_takes_too_much_refuses_its_chat_and_others_are_rendered(body: str, why: str) -> None:
+    chosen = made(ONLY_FOR.replace("BODY", body))
+    assert text_of(chosen, "good") == "[good]"
+    with pytest.raises(TextError) as caught:
+        text_of(chosen, "bad")
+    assert str(caught.value) == f"the chat template {why}"
+    assert text_of(chosen, "good") == "[good]"
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10 < 2000
+
+
+@pytest.mark.parametrize("source", ["{{ '%500000000d' % 1 }}", "{{ 'a' * 5000000000 }}"])
+def test_a_constant_of_a_template_is_not_computed_where_the_tokenizer_is(source: str) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(TextError, match="takes more than 256 MB of memory"):
+        made(source).chat_parts(chat("a"))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < LIMIT >> 10
+
+
+def test_a_tokenizer_without_chats_starts_no_process() -> None:
+    before = children()
+    assert made(CHATML).encode("def")
+    assert children() == before
+
+
+def test_a_template_that_does_not_compile_is_told_where_rendering_starts() -> None:
+    with pytest.raises(TextError, match="the chat template does not compile"):
+        made("{% if %}").start_rendering()
+
+
+def test_a_process_that_others_kill_accuses_no_template() -> None:
+    chosen = made(ONLY_FOR.replace("BODY", LOOP))
+    before = children()
+    text_of(chosen, "good")
+    (process,) = children() - before
+    caught: list[BaseException] = []
+
+    def render() -> None:
+        try:
+            text_of(chosen, "bad")
+        except TextError as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=render)
+    thread.start()
+    os.kill(process, signal.SIGKILL)
+    thread.join(60)
+    assert [type(error) for error in caught] == [NotRendered]
+    assert text_of(chosen, "good") == "[good]"
+
+
+def test_a_process_ends_with_its_tokenizer() -> None:
+    before = children()
+    chosen = made(CHATML)
+    text_of(chosen, "good")
+    assert children() > before
+    del chosen
+    assert children() == before
+
+
+def test_a_chat_in_any_language_comes_back_as_it_is() -> None:
+    chosen = made("[{{ messages[0].content }}]")
+    for content in ("Grüße 你好 🦀", "\u2028\x00\t\\", "\ud800", "x" * (1 << 20)):
+        assert text_of(chosen, content) == f"[{content}]"
+
+
+def children() -> set[int]:
+    """Ids of the child processes of this process."""
+    found = set()
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            if int(status.read_text().rpartition(")")[2].split()[1]) == os.getpid():
+                found.add(int(status.parent.name))
+    return found
