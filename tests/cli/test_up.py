@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import httpx
@@ -113,6 +114,18 @@ def test_a_broker_that_is_killed_is_there_again(mesh, url):
     os.kill(mesh.pids("nats")[-1], signal.SIGKILL)
     mesh.wait_for("✓ nats", count=2)
     assert complete(url, "--no-speculation")[1] == 128
+
+
+def test_a_tokenizer_that_stands_still_is_unready_and_another_is_started(mesh, url):
+    pid = mesh.pids("tokenizer")[-1]
+    os.kill(pid, signal.SIGSTOP)
+    while httpx.get(f"{url}/readyz").status_code == 200:
+        time.sleep(0.05)
+    mesh.wait_for("tokenizer-\\w+ was not heard for 5 s, and is ended")
+    mesh.wait_for("✓ tokenizer", count=2)
+    assert not alive(pid)
+    assert complete(url, "--no-speculation")[1] == 128
+    assert httpx.get(f"{url}/readyz").status_code == 200
 
 
 def test_a_load_test_reports_both_modes_and_their_ratio(url, tmp_path):

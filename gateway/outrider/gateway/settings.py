@@ -101,6 +101,10 @@ class GatewaySettings(MeasuringSettings, kw_only=True, frozen=True):
         Literal["lenient", "strict"],
         Meta(description="strict: refuse parameters that are unknown or have no effect; lenient: name them in answers"),
     ] = "lenient"
+    grammar_tokens: Annotated[
+        bool,
+        Meta(description="let grammars of clients name special tokens, where neither tenant nor key has that limit"),
+    ] = False
     max_body_bytes: Annotated[int, Meta(ge=1024, description="most bytes of a request's body")] = 8 << 20
     max_header_bytes: Annotated[
         int, Meta(ge=4096, le=1 << 20, description="most bytes of a request's line and headers")

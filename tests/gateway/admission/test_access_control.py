@@ -106,10 +106,21 @@ async def test_a_key_and_a_token_open_what_their_scopes_say(
     access: AccessControl, store: TenantStore, issuer: LocalIssuer, scopes: tuple[str, ...], doors: list[str]
 ) -> None:
     assert await _doors(access, await _scoped(store, *scopes)) == doors
-    if scopes != ("later",):
-        names = ["openid", "admin", *(f"outrider:{scope}" for scope in scopes)]
-        for claim in (" ".join(names), names):
-            assert await _doors(access, issuer.token("key", tenant=store.tenant, scope=claim)) == doors
+    names = ["openid", "admin", *(f"outrider:{scope}" for scope in scopes)]
+    for claim in (" ".join(names), names):
+        assert await _doors(access, issuer.token("key", tenant=store.tenant, scope=claim)) == doors
+
+
+@pytest.mark.parametrize("scope", ["outrider:htpt", "outrider:", "outrider", "outrider.http", "Outrider:http"])
+async def test_a_misspelt_scope_of_a_token_opens_nothing(
+    access: AccessControl, store: TenantStore, issuer: LocalIssuer, scope: str
+) -> None:
+    await store.key()
+    assert await _doors(access, issuer.token("key", tenant=store.tenant, scope=scope)) == []
+    assert await _doors(access, issuer.token("key", tenant=store.tenant, scope=f"{scope} outrider:grpc")) == ["grpc"]
+    with pytest.raises(WrongScope, match="may not be used over http"):
+        text = issuer.token("key", tenant=store.tenant, scope=scope, jti="refused")
+        await admitted(access, msgspec.structs.replace(_sender(text), door="http"))
 
 
 async def test_without_access_control_nobody_is_an_admin(connected: Bus) -> None:
@@ -142,6 +153,7 @@ async def test_a_token_has_its_tenants_limits_and_its_own_for_all_tokens_of_its_
         ({"tenant": ["acme"]}, "must name a tenant"),
         ({"tenant": "a.>"}, "must name a tenant"),
         ({"scope": 5}, "scopes must be a string or an array"),
+        ({"scope": [5]}, "scopes must be a string or an array"),
         ({"limits": {"tokens_per_day": 0}}, "the token's claim limits holds no limits"),
         ({"limits": {"tokens": 5}}, "holds no limit tokens"),
         ({"limits": "5"}, "holds no limits"),

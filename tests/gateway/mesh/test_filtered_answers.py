@@ -109,6 +109,31 @@ async def test_a_completion_shows_what_passes(http: httpx.AsyncClient, answer: s
     assert told["usage"]["completion_tokens"] == sum(len(extra["tokens"]) for extra in extras) > 0
 
 
+DIVIDED = 'start: "Mail bob@exa" <|im_start|> "mple.org now"'
+
+
+async def test_a_grammar_may_name_special_tokens_only_for_callers_that_may(
+    urls: list[str], keyed_grpc: str, tenant_store: TenantStore, key: str
+) -> None:
+    guarded, may = Limits(filters=("guard",)), Limits(grammar_tokens=True)
+    allowed = (await tenant_store.key(guarded, may))[1]
+    body = {"model": MODEL, "prompt": "a", "max_tokens": 50, "structured_outputs": {"grammar": DIVIDED}}
+    chat = {"model": MODEL, "messages": TALK, "structured_outputs": {"grammar": DIVIDED}}
+    async with httpx.AsyncClient(base_url=f"{urls[0]}/v1", timeout=60) as client:
+        for path, each in (("/completions", body), ("/chat/completions", chat)):
+            refused = await client.post(path, json=each, headers={"authorization": f"Bearer {key}"})
+            error = refused.json()["error"]
+            assert (refused.status_code, error["param"]) == (400, "structured_outputs.grammar")
+            assert "names the special token <|im_start|>" in error["message"]
+        answer = await client.post("/completions", json=body, headers={"authorization": f"Bearer {allowed}"})
+        assert answer.json()["choices"][0]["text"] == "Mail [email] now"
+    sampling = SamplingParams(max_tokens=50, grammar=Grammar(context_free=DIVIDED))
+    async with grpc.aio.insecure_channel(keyed_grpc) as channel:
+        request = pb.GenerateRequest(model=MODEL, text="a", sampling=sampling)
+        with pytest.raises(grpc.aio.AioRpcError, match="names the special token"):
+            await anext(aiter(InferenceStub(channel).Generate(request, metadata=[("authorization", f"Bearer {key}")])))
+
+
 @ANSWERS
 async def test_a_chat_streams_what_passes(http: httpx.AsyncClient, answer: str, shown: str, finish: str) -> None:
     body = {"model": MODEL, "messages": TALK, "stream": True, **forced(answer)}

@@ -32,9 +32,10 @@ STYLE = CallStyle(marks=(Mark("<tool_call>", MARK, True),))
 USAGE = Usage(2, 4)
 
 
-def job(style: CallStyle = STYLE) -> Job:
-    served = ServedModel("m", "v", 64, style)
-    return Job("r", served, [1, 2], SamplingParams(max_tokens=9), Speculation(), Caller(), filters=("guard",))
+def job(style: CallStyle = STYLE, *, calls: bool = False) -> Job:
+    served, speculation = ServedModel("m", "v", 64, style), Speculation()
+    sampling = SamplingParams(max_tokens=9)
+    return Job("r", served, [1, 2], sampling, speculation, Caller(), filters=("guard",), calls=calls)
 
 
 def frame(texts: Sequence[str], finish: Finish | None = Finish.STOP, tokens: Sequence[int] = ()) -> Frame:
@@ -47,8 +48,8 @@ def guard(**options: str) -> Chain:
     return Chain([Setup("guard", patterns({"secrets": "end"} | options), 5.0, fail_open=False)])
 
 
-async def shown(*frames: Frame) -> list[Frame]:
-    filtered = FilteredFrames(job(), guard())
+async def shown(*frames: Frame, calls: bool = False) -> list[Frame]:
+    filtered = FilteredFrames(job(calls=calls), guard())
     return [await filtered.take(each) for each in frames]
 
 
@@ -92,13 +93,42 @@ async def test_an_end_without_a_token_shows_what_was_held() -> None:
     assert "".join(piece.text for each in (first, last) for piece in reader.take(each)) == "to bob"
 
 
-async def test_a_mark_of_calls_keeps_its_id_and_its_place_in_the_text() -> None:
-    (one,) = await shown(
-        frame(["Ask bob", "", '\n{"name": "f", "arguments": {"to": "a@b.co"}}', ""], tokens=[1, MARK, 2, 3])
-    )
-    assert one.tokens == [WITHHELD, MARK, WITHHELD, WITHHELD]
+async def test_where_calls_are_read_a_mark_is_text_at_its_place() -> None:
+    texts = ["Ask bob", "", '\n{"name": "f", "arguments": {"to": "a@b.co"}}', ""]
+    (one,) = await shown(frame(texts, tokens=[1, MARK, 2, 3]), calls=True)
+    assert one.tokens == [WITHHELD] * 4
+    assert "".join(one.texts) == 'Ask bob<tool_call>\n{"name": "f", "arguments": {"to": "[email]"}}'
     pieces = AnswerReader(STYLE, ["f"]).take(one)
     assert [(piece.text, piece.place) for piece in pieces] == [("Ask bob", None), ('{"to": "[email]"}', 0)]
+
+
+@pytest.mark.parametrize("token", [MARK, MARK + 1], ids=["a mark of calls", "another token without text"])
+async def test_a_token_without_text_divides_no_text_where_no_calls_are_read(token: int) -> None:
+    (one,) = await shown(frame(["Mail bob@exa", "", "mple.org now"], tokens=[1, token, 2]))
+    assert ("".join(one.texts), one.tokens) == ("Mail [email] now", [WITHHELD] * 3)
+    (ended,) = await shown(frame(["Use sk-abcdefghij", "", "klmnopqrstuv, then"], tokens=[1, token, 2]))
+    assert ("".join(ended.texts), ended.finish) == ("Use ", Finish.FILTERED)
+
+
+async def test_what_a_service_is_asked_about_has_the_marks_that_readers_see() -> None:
+    asked: list[str] = []
+
+    class Asking:
+        held = ""
+
+        def feed(self, text: str) -> Passed:
+            asked.append(text)
+            return Passed(text)
+
+        def end(self) -> Passed:
+            asked.append("END")
+            return Passed()
+
+    for calls, seen in ((False, "a b"), (True, "a<tool_call> b")):
+        asked.clear()
+        filtered = FilteredFrames(job(calls=calls), Chain([Setup("asking", Asking, 5.0, fail_open=False)]))
+        await filtered.take(frame(["a", "", " b"], tokens=[1, MARK, 2]))
+        assert "".join(asked) == seen + "END"
 
 
 async def test_the_log_ends_where_a_filter_ended_the_answer() -> None:

@@ -50,6 +50,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     priority: Priority | None = None
     weight: Weight | None = None
     parse_special_tokens: Flag | None = None
+    grammar_tokens: Flag | None = None
     residency: Annotated[tuple[str, ...], Meta(description="an array of tags of services")] | None = None
 
     def __post_init__(self) -> None:

@@ -13,6 +13,7 @@ from outrider.cli.processes.keeper import ProcessEvents, ProcessKeeper, StartErr
 from outrider.cli.processes.plan import Plan
 from outrider.cli.processes.restarts import STOP_ORDER, RollingRestart
 from outrider.cli.processes.secure import keep_fresh
+from outrider.cli.processes.silence import Silence
 from outrider.mesh.access import BROKERS, DOORS
 from outrider.mesh.bus import Bus, find_login
 from outrider.mesh.errors import OutriderError
@@ -103,6 +104,8 @@ class Supervisor:
         for kind in STOP_ORDER:
             self._registry.on_change(kind, self._note_members)
         await self._registry.start()
+        silence = Silence(lambda: self._services, self._registry.members, self._events)
+        self._tasks.spawn(silence.watch(), "silence")
 
     def _follow_certificates(self) -> None:
         """Renews certificates that --secure made, and has the broker take new ones."""

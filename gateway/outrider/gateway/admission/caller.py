@@ -55,6 +55,7 @@ class Caller(msgspec.Struct, frozen=True):
     """A tenant, identified by one of its keys or by a token. The limits of both tenant and key or token hold.
 
     ``parse_special`` is the default for requests: whether the name of a special token in a text becomes that token.
+    ``grammar_tokens`` says whether its grammars may name special tokens; None is the gateway's setting.
     ``credential`` is None without access control. ``scopes`` are as in `Key`.
     """
 
@@ -65,6 +66,7 @@ class Caller(msgspec.Struct, frozen=True):
     parse_special: bool = True
     credential: Credential | None = None
     scopes: tuple[str, ...] = ()
+    grammar_tokens: bool | None = None
 
     @property
     def actor(self) -> str:
@@ -113,7 +115,7 @@ class Caller(msgspec.Struct, frozen=True):
 
 
 def make_caller(tenant: Tenant, own: OwnedLimits, credential: Credential, scopes: tuple[str, ...]) -> Caller:
-    """The caller of ``tenant`` with ``own`` limits, whose priority, weight and parsing override those of the tenant."""
+    """The caller of ``tenant`` with ``own`` limits, whose priority, weight and flags override those of the tenant."""
     return Caller(
         tenant.name,
         (OwnedLimits(f"tenant {tenant.name}", tenant_entry(tenant.name), tenant.limits), own),
@@ -122,6 +124,7 @@ def make_caller(tenant: Tenant, own: OwnedLimits, credential: Credential, scopes
         _first(own.limits.parse_special_tokens, tenant.limits.parse_special_tokens, True),
         credential,
         scopes,
+        tenant.limits.grammar_tokens if own.limits.grammar_tokens is None else own.limits.grammar_tokens,
     )
 
 

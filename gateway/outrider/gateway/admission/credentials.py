@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -12,12 +13,17 @@ from outrider.gateway.admission.caller import Caller, Credential, OwnedLimits, c
 from outrider.gateway.admission.directory import Directory
 from outrider.gateway.identity.bearer_tokens import BearerTokens, Token
 from outrider.gateway.identity.refusals import EndedKey, InvalidKey, WrongKey
+from outrider.mesh.telemetry import get_logger
 from outrider.wire.tenants import NAME, NO_KEY, SCOPES, Key, Limits, Tenant, parse_key
 
 SCOPE_PREFIX = "outrider:"
 """Begins the scopes of a token that are meant for Outrider: other services may read the same claim."""
+_MEANT = re.compile(r"outrider\b", re.IGNORECASE)
+"""Begins what is meant for Outrider, even where the rest is misspelt."""
 _HOW_TO_SEND = "send one as `Authorization: Bearer sk-...`"
 _SHOWN = 80
+
+_log = get_logger("credentials")
 
 
 class Credentials:
@@ -66,7 +72,7 @@ class Credentials:
             raise InvalidKey(f"the token must name a tenant in the claim {token.issuer.tenant_claim}")
         owner = f"subject {token.subject[:_SHOWN]}"
         own = OwnedLimits(owner, _bucket(token), _limits(token.claims, token.issuer.limits_claim))
-        scopes = _scopes(token.claims.get(token.issuer.scopes_claim, ""))
+        scopes = _scopes(token.claims.get(token.issuer.scopes_claim, ""), owner)
         return make_caller(await self._tenant(name, owner), own, Credential(owner, expires=token.expires), scopes)
 
     async def _tenant(self, name: str, owner: str) -> Tenant:
@@ -90,12 +96,20 @@ def _bucket(token: Token) -> str:
     return f"subject.{subject[:32]}"
 
 
-def _scopes(claim: object) -> tuple[str, ...]:
-    """The scopes in a claim: names in an array, or separated by spaces (RFC 8693, 4.2)."""
+def _scopes(claim: object, owner: str) -> tuple[str, ...]:
+    """The scopes in a claim: names in an array, or separated by spaces (RFC 8693, 4.2).
+
+    A scope that is meant for Outrider and unknown is one of them: it grants nothing, and a token that has no others may
+    enter nowhere.
+    """
     names = claim.split() if isinstance(claim, str) else claim
-    if not isinstance(names, list):
-        raise InvalidKey("the token's scopes must be a string or an array")
-    return tuple(scope for scope in SCOPES if f"{SCOPE_PREFIX}{scope}" in names)
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InvalidKey("the token's scopes must be a string or an array of strings")
+    meant = [name.removeprefix(SCOPE_PREFIX) for name in names if _MEANT.match(name)]
+    if unknown := [name[:_SHOWN] for name in meant if name not in SCOPES]:
+        known = ", ".join(SCOPE_PREFIX + scope for scope in SCOPES)
+        _log.warning("a token has unknown scopes, which grant nothing", owner=owner, unknown=unknown, known=known)
+    return tuple(dict.fromkeys(name[:_SHOWN] for name in meant))
 
 
 def _limits(claims: Mapping[str, Any], name: str) -> Limits:

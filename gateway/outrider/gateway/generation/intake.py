@@ -16,6 +16,7 @@ from outrider.gateway.generation.samples import samples_of
 from outrider.gateway.reports.gen_ai_span import GenAiSpan
 from outrider.gateway.requests.attempts import TRANSIENT, persist
 from outrider.gateway.requests.encoder import Encoder
+from outrider.gateway.requests.grammar_tokens import named_token
 from outrider.gateway.requests.lengths import longest_answer
 from outrider.gateway.requests.models import Models, ServedModel
 from outrider.gateway.requests.request import (
@@ -127,6 +128,7 @@ class Generations:
     async def _jobs(self, request_id: str, generation: Generation, caller: Caller) -> list[Job]:
         """A job for each choice; the choices of one prompt are adjacent."""
         filters = self._flights.filtering.names(generation, caller)
+        self._check_tokens(generation.structure, caller)
         served = await self.find(generation.model, caller)
         sampling = await self._sampling(generation, served)
         seeded_prompts = [(generation.prompt, sampling.seed), *generation.more]
@@ -152,9 +154,19 @@ class Generations:
                 deadlines=generation.deadlines,
                 coalesce=generation.coalesce,
                 filters=filters,
+                calls=generation.call_rules is not None,
             )
             for place, (prompt, parameters) in enumerate(choices)
         ]
+
+    def _check_tokens(self, structure: Structure | None, caller: Caller) -> None:
+        """Raises `InvalidRequest` for a grammar that names a special token, unless its caller may do that."""
+        may = self._settings.grammar_tokens if caller.grammar_tokens is None else caller.grammar_tokens
+        if may or structure is None:
+            return
+        if (token := named_token(structure.grammar.context_free)) is not None:
+            why = f"names the special token {token}, which grammars of this caller may not: write texts in quotes"
+            raise InvalidRequest(f"{structure.param} {why}", param=structure.param)
 
     async def _encode_all(self, served: ServedModel, prompts: Sequence[Prompt], caller: Caller) -> list[list[int]]:
         with_options = [with_parse_special(prompt, caller.parse_special) for prompt in prompts]

@@ -57,7 +57,7 @@ class Record(msgspec.Struct, frozen=True):
     and ``speculation`` are the serialized parameters of the first choice: the other choices differ in their seed and in
     the fields of `FurtherPrompt` alone. ``verifiers`` holds the instance of each choice's first verifier. ``created``
     is in seconds since 1970. A request that ``lingers`` goes on for a while without a reader; a ``background`` request
-    goes on to its end. ``filters`` names the filters of the answer.
+    goes on to its end. ``filters`` names the filters of the answer; ``calls`` is as in `Job`.
     """
 
     created: int
@@ -74,6 +74,7 @@ class Record(msgspec.Struct, frozen=True):
     verifiers: list[str] = []
     further: list[FurtherPrompt] = []
     filters: tuple[str, ...] = ()
+    calls: bool = False
 
     @classmethod
     def of(
@@ -103,6 +104,7 @@ class Record(msgspec.Struct, frozen=True):
             background=background,
             further=[_further(job) for job in jobs[answers::answers]],
             filters=first.filters,
+            calls=first.calls,
         )
 
     def jobs(self, request: str, caller: Caller) -> list[Job]:
@@ -118,6 +120,7 @@ class Record(msgspec.Struct, frozen=True):
                 caller=caller,
                 priority=self.priority,
                 filters=self.filters,
+                calls=self.calls,
             )
             for choice, seed in enumerate(self.seeds)
         ]

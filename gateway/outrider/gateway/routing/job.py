@@ -20,7 +20,7 @@ class Job(msgspec.Struct, frozen=True):
 
     A resumable stream has a ``stream_id`` and a ``record``: the verifier keeps both, so that another gateway can find
     the stream there. ``prompt`` holds token ids, ``filters`` names; ``begun`` is when the flight began, in seconds of
-    the monotonic clock.
+    the monotonic clock. ``calls`` says whether calls of functions are read from the answer.
     """
 
     request_id: str
@@ -37,6 +37,7 @@ class Job(msgspec.Struct, frozen=True):
     record: bytes = b""
     begun: float = 0.0
     filters: tuple[str, ...] = ()
+    calls: bool = False
 
     @property
     def shareable(self) -> bool:

@@ -20,12 +20,13 @@ class FilteredFrames:
     """Filters the frames of one answer, which must come in order, token by token.
 
     A text becomes that of the token behind which it is decided, so that it does not depend on how frames divide the
-    tokens. Ids, likelihoods and drafts, which would show what the text hides, are withheld.
+    tokens. Ids, likelihoods and drafts, which would show what the text hides, are withheld. Filters read the text that
+    readers see: where calls are read, a mark of calls without text of its own is text; elsewhere such a token is none.
     """
 
     def __init__(self, job: Job, chain: Chain) -> None:
         self._job, self._chain = job, chain
-        self._marks = {mark.token for mark in job.served.calls.marks if mark.silent}
+        self._marks = {mark.token: mark.text for mark in job.served.calls.marks if mark.silent and job.calls}
         self._accepted = self._steps = 0
 
     async def take(self, frame: Frame) -> Frame:
@@ -47,19 +48,16 @@ class FilteredFrames:
         return self._shown(frame, texts, len(frame.tokens))
 
     async def _read(self, token: int, text: str) -> Passed:
-        """What a token lets pass. A mark of calls without text of its own ends the text before the mark."""
-        before = await self._chain.end() if token in self._marks else Passed()
-        if before.ended or not text:
-            return before
-        passed = await self._chain.feed(text)
-        return Passed(before.text + passed.text, ended=passed.ended)
+        """What a token lets pass."""
+        text += self._marks.get(token, "")
+        return await self._chain.feed(text) if text else Passed()
 
     def _shown(self, frame: Frame, texts: list[str], count: int) -> Frame:
         """The first ``count`` tokens of ``frame`` with ``texts``."""
         self._accepted += sum(map(bool, frame.guessed_by[max(0, -frame.first_index) : count]))
         return msgspec.structs.replace(
             frame,
-            tokens=[token if token in self._marks else WITHHELD for token in frame.tokens[:count]],
+            tokens=[WITHHELD] * len(frame.tokens[:count]),
             texts=texts,
             guessed_by=frame.guessed_by[:count],
             likelihoods=None,
