@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable
+from functools import partial
 from pathlib import Path
 
 import grpc
 import pytest
-from outrider.mesh.errors import AlreadyExists, Internal, NotFound, OutriderError, from_rpc
+from outrider.mesh.errors import AlreadyExists, Internal, NotFound, OutriderError, Overloaded, from_rpc
 from outrider.v1 import verifier_pb2 as pb
 from outrider.verifier.decode.outcome import QueuePlace
 from outrider.verifier.requests.sequence import Request
@@ -108,6 +109,18 @@ async def test_a_request_that_the_engine_fails_to_take_leaves_nothing(
     assert await end(verifier, "failed") is None
     await verifier.stub.Submit(asked("failed"))
     assert await end(verifier, "failed") is Finish.LENGTH
+
+
+async def test_a_full_queue_says_how_long_its_requests_wait(verifier: Inside) -> None:
+    with verifier.hold():
+        slow = partial(verifier.engine.estimate.step, rows=1, prompt_rows=0, decoding=1, tokens=1, seconds=2.0)
+        verifier.service.inbox.post(slow)
+        calls = [asyncio.ensure_future(verifier.stub.Submit(asked(f"many-{number}"))) for number in range(12)]
+        await verifier.posted(13)
+    answers = await asyncio.gather(*calls, return_exceptions=True)
+    errors = [from_rpc(answer) for answer in answers if isinstance(answer, grpc.aio.AioRpcError)]
+    assert [type(error) for error in errors] == [Overloaded] * 4
+    assert all(error.retry_after and error.retry_after > LENGTH / 2 for error in errors)
 
 
 async def test_one_of_two_calls_at_once_is_told_that_there_is_the_request_already(verifier: Inside) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from outrider.models.speculation import Acceptance
 from outrider.verifier.decode.engine import Engine
 from outrider.verifier.metrics.guesses import GuessMetrics
@@ -12,11 +10,9 @@ from outrider.verifier.metrics.requests import RequestMetrics
 from outrider.verifier.metrics.steps import StepMetrics
 from outrider.verifier.scheduling.cost_curve import CostCurve
 
-_MOST_RETRY_S = 30.0
-
 
 class Metrics:
-    """Copies the engine's tallies to Prometheus, and estimates the queue's delay from the rate of ended requests.
+    """Copies the engine's tallies to Prometheus.
 
     ``model`` is the served name, ``peak`` the device's peak in operations a second, or 0.
 
@@ -25,7 +21,7 @@ class Metrics:
     """
 
     def __init__(self, model: str, engine: Engine, peak: float = 0.0) -> None:
-        self._engine, self._finished, self._since = engine, 0, time.monotonic()
+        self._engine = engine
         self._steps, self._requests = StepMetrics(model, engine, peak), RequestMetrics(model, engine)
         self._guesses, self._pages = GuessMetrics(model, engine.tally), PageMetrics(model)
         self.publish_s = 0.0
@@ -49,12 +45,3 @@ class Metrics:
     def unmeetable(self) -> None:
         """Counts a request refused for its deadline."""
         self._requests.unmeetable()
-
-    def finished(self) -> None:
-        """Counts a request that ended."""
-        self._finished += 1
-
-    def queue_seconds(self) -> float:
-        """Estimated seconds until the queue has room, from the rate at which requests have ended so far."""
-        rate = self._finished / max(time.monotonic() - self._since, 1e-3)
-        return min(max(1.0, 1.0 / rate if rate > 0 else _MOST_RETRY_S), _MOST_RETRY_S)

@@ -74,7 +74,6 @@ class Publisher:
         if last:
             frame = msgspec.structs.replace(frame, verifier=self._instance)
             self._leases.end(request.id)
-            self._metrics.finished()
         data = encode_frame(frame)
         self._bus.publish(token_subject(request.tenant, request.id, unfiltered=request.filtered), data)
         self._log.append(request.id, data, frame.first_index + len(frame.tokens), last)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 from outrider.mesh.errors import AlreadyExists, DeadlineUnmeetable
 from outrider.mesh.worker import Inbox
@@ -13,6 +14,10 @@ from outrider.verifier.requests.sequence import Request
 from outrider.verifier.rpc.frame_log import FrameLog, StreamEntry
 from outrider.verifier.rpc.leases import Leases
 from outrider.verifier.scheduling.refusals import queued
+from outrider.verifier.scheduling.scheduler import QueueFull
+
+_ESTIMATE_EVERY_S = 0.5
+_MOST_RETRY_S = 600.0
 
 
 class Submissions:
@@ -29,6 +34,7 @@ class Submissions:
     def __init__(self, engine: Engine, inbox: Inbox, log: FrameLog, leases: Leases, metrics: Metrics) -> None:
         self._engine, self._inbox, self._log, self._leases, self._metrics = engine, inbox, log, leases, metrics
         self._loop = asyncio.get_running_loop()
+        self._wait_s, self._estimated_at = 0.0, float("-inf")
 
     async def submit(self, request: Request, lease_s: float = 0.0, entry: StreamEntry | None = None) -> QueuePlace:
         """Queues a request and returns its place in the queue.
@@ -44,14 +50,18 @@ class Submissions:
         def take() -> QueuePlace:
             if self._engine.holds(request.id):
                 raise AlreadyExists(f"request {request.id} is being served", param="request_id")
-            place = self._engine.submit(request)
+            try:
+                place = self._engine.submit(request)
+            except QueueFull:
+                self._estimate_wait()
+                raise
             if request.trace is not None:
                 request.trace.begin()
             self._loop.call_soon_threadsafe(self._on_taken, request, lease_s, entry)
             return place
 
         try:
-            return await queued(self._inbox.call(take), self._metrics.queue_seconds())
+            return await queued(self._inbox.call(take), lambda: self._wait_s)
         except DeadlineUnmeetable:
             self._metrics.unmeetable()
             raise
@@ -69,6 +79,13 @@ class Submissions:
     async def holds(self, request_id: str) -> bool:
         """Whether the engine holds the request; on return the log has the frames of all earlier steps."""
         return await asyncio.wrap_future(self._inbox.call(lambda: self._engine.holds(request_id)))
+
+    def _estimate_wait(self) -> None:
+        """Estimates how long a request behind all others would wait, once in a while. In the engine's thread."""
+        now = time.monotonic()
+        if now - self._estimated_at > _ESTIMATE_EVERY_S:
+            wait_s, self._estimated_at = self._engine.estimate.queue(self._engine.scheduler), now
+            self._wait_s = min(max(wait_s, 1.0), _MOST_RETRY_S)
 
     def _on_taken(self, request: Request, lease_s: float, entry: StreamEntry | None) -> None:
         """Opens the log and the lease, before the first frame is published and before the caller gets its answer."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
@@ -13,12 +14,12 @@ from outrider.verifier.scheduling.scheduler import NeverFits, QueueFull
 T = TypeVar("T")
 
 
-async def queued(call: Future[T], retry_s: float | None = None) -> T:
+async def queued(call: Future[T], wait_s: Callable[[], float | None] = lambda: None) -> T:
     """The result of submitting a request to the engine.
 
     Raises:
         DeadlineUnmeetable: the request would miss its deadline.
-        Overloaded: the queue is full, and has room in about ``retry_s`` seconds.
+        Overloaded: the queue is full; a request at its end would wait for about ``wait_s`` seconds.
         InvalidRequest: the request needs more pages than the verifier has.
     """
     try:
@@ -26,7 +27,7 @@ async def queued(call: Future[T], retry_s: float | None = None) -> T:
     except TooLate as error:
         raise _unmeetable(error) from None
     except QueueFull:
-        raise Overloaded("the queue is full", retry_after=retry_s) from None
+        raise Overloaded("the queue is full", retry_after=wait_s()) from None
     except NeverFits as error:
         raise InvalidRequest(f"max_tokens: {error}", param="max_tokens") from None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 _FLUSH_BYTES = 64 << 10
@@ -32,8 +33,9 @@ class BufferedTransport:
     def write_eof(self) -> None:
         """Sends all writes, and then the end of the data where that can be sent; TLS cannot close one direction."""
         self._flush()
-        if self._transport.can_write_eof():
-            self._transport.write_eof()
+        with suppress(RuntimeError):  # as in `_flush`
+            if self._transport.can_write_eof():
+                self._transport.write_eof()
 
     def close(self) -> None:
         """Sends all writes, and closes the connection."""
@@ -45,4 +47,5 @@ class BufferedTransport:
             data = b"".join(self._waiting)
             self._waiting.clear()
             self._size = 0
-            self._transport.write(data)
+            with suppress(RuntimeError):  # uvloop's, for a connection that the client has broken off meanwhile
+                self._transport.write(data)
