@@ -29,6 +29,7 @@ from outrider.models.speculation import (
 )
 from outrider.models.text import TextError, Tokenizer
 from outrider.proposer import drafter_calls
+from outrider.proposer.checks import check_request
 from outrider.proposer.draft_spans import DraftSpans
 from outrider.proposer.drafter_thread import DrafterThread
 from outrider.proposer.settings import ProposerSettings
@@ -120,7 +121,7 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
             torch.set_num_threads(self._settings.threads)
         try:
             context = drafter_context(self._settings)
-            self._vocabulary = context.vocabulary
+            self._vocabulary, self._vocabulary_size = context.vocabulary, context.vocabulary_size
             self._idle = _lacks_draft_model(self._settings, context)
             if self._idle:
                 return
@@ -160,7 +161,10 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
     async def Draft(  # noqa: N802
         self, requests: AsyncIterator[pb.DraftRequest], context: grpc.aio.ServicerContext
     ) -> AsyncIterator[pb.DraftResponse]:
-        """Serves one verifier's stream: takes sessions and commits, yields trees."""
+        """Serves one verifier's stream: takes sessions and commits, yields trees.
+
+        Raises `InvalidRequest` for a message that cannot be, which ends the stream and its sessions.
+        """
         first = await anext(aiter(requests), pb.DraftRequest())
         if not first.HasField("hello"):
             raise InvalidRequest("the first message must say hello", param="hello")
@@ -177,6 +181,8 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
             yield pb.DraftResponse(hello=self._hello())
             async for response in self._responses(stream, reader):
                 yield response
+            if reader.done():
+                reader.result()
         finally:
             reader.cancel()
             self._streams.discard(stream)
@@ -202,6 +208,7 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
     async def _read(self, stream: _Stream, requests: AsyncIterator[pb.DraftRequest]) -> None:
         try:
             async for request in requests:
+                check_request(request, stream.numbers, self._vocabulary_size)
                 self._take(stream, request)
         finally:
             stream.news.set()

@@ -112,8 +112,10 @@ async def test_a_request_that_the_engine_fails_to_take_leaves_nothing(
 
 
 async def test_a_full_queue_says_how_long_its_requests_wait(verifier: Inside) -> None:
+    await verifier.stub.Submit(asked("before"))
+    assert await end(verifier, "before") is Finish.LENGTH
     with verifier.hold():
-        slow = partial(verifier.engine.estimate.step, rows=1, prompt_rows=0, decoding=1, tokens=1, seconds=2.0)
+        slow = partial(verifier.engine.estimate.step, rows=1, prompt_rows=0, decoding=1, tokens=1, seconds=200)
         verifier.service.inbox.post(slow)
         calls = [asyncio.ensure_future(verifier.stub.Submit(asked(f"many-{number}"))) for number in range(12)]
         await verifier.posted(13)

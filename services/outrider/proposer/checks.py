@@ -1,0 +1,55 @@
+"""Checks what verifiers send: a drafter trusts its sessions, and a wrong one would end it for all verifiers."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from math import isfinite
+
+from outrider.mesh.errors import InvalidRequest
+from outrider.v1 import proposer_pb2 as pb
+from outrider.v1.sampling_pb2 import SamplingParams
+from outrider.wire.ids import unpack_ids
+
+MOST_NODES = 63
+
+
+def check_request(request: pb.DraftRequest, sessions: Container[int], vocabulary: int) -> None:
+    """Raises `InvalidRequest` for a message with a part that cannot be.
+
+    ``sessions`` are the open ones of the stream; token ids are below ``vocabulary``.
+    """
+    opened = set[int]()
+    for session in request.opens:
+        if session.session in sessions or session.session in opened:
+            raise InvalidRequest(f"opens: the session {session.session} is open already", param="opens")
+        opened.add(session.session)
+        _check_opening(session, vocabulary)
+    for commit in request.commits:
+        _check_tokens(commit.tokens, "commits", vocabulary)
+
+
+def _check_opening(session: pb.OpenSession, vocabulary: int) -> None:
+    count = _check_tokens(session.tokens, "opens", vocabulary)
+    if not count or session.prompt > count:
+        raise InvalidRequest(f"opens: {session.prompt} of {count} tokens cannot be the prompt", param="opens")
+    if not 1 <= session.max_nodes <= MOST_NODES:
+        raise InvalidRequest(f"opens: max_nodes must be 1 to {MOST_NODES}, not {session.max_nodes}", param="opens")
+    if not _draws(session.sampling):
+        raise InvalidRequest("opens: sampling has a temperature, top_k, top_p or min_p out of bounds", param="opens")
+
+
+def _draws(sampling: SamplingParams) -> bool:
+    top_p = sampling.top_p if sampling.HasField("top_p") else 1.0
+    temperature = isfinite(sampling.temperature) and sampling.temperature >= 0
+    return temperature and sampling.top_k >= 0 and 0 < top_p <= 1 and 0 <= sampling.min_p <= 1
+
+
+def _check_tokens(data: bytes, param: str, vocabulary: int) -> int:
+    """The number of tokens in ``data``."""
+    try:
+        tokens = unpack_ids(data)
+    except ValueError as error:
+        raise InvalidRequest(f"{param}: {error}", param=param) from None
+    if tokens and not 0 <= min(tokens) <= max(tokens) < vocabulary:
+        raise InvalidRequest(f"{param}: token ids must be 0 to {vocabulary - 1}", param=param)
+    return len(tokens)
