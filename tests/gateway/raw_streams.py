@@ -52,6 +52,7 @@ class RawStream:
         ):
             assert response.status_code == 200, await response.aread()
             self.request = response.headers["x-request-id"]
+            self.headers = response.headers
             waiting = b""
             async for data in response.aiter_bytes():
                 *events, waiting = (waiting + data).split(b"\n\n")

@@ -48,6 +48,14 @@ def test_every_variable_is_a_setting_of_its_service(service: str, monkeypatch: p
     assert read.get("model", "pocket") == "pocket"
 
 
+def test_ports_are_published_on_this_machine_alone_unless_an_address_is_given() -> None:
+    ports = SERVICES["gateway"]["ports"]
+    assert [interpolated(port, {}) for port in ports] == ["127.0.0.1:8080:8080", "127.0.0.1:8081:8081"]
+    everywhere = {"OUTRIDER_PUBLISH": "0.0.0.0"}
+    assert all(interpolated(port, everywhere).startswith("0.0.0.0:") for port in ports)
+    assert not [name for name in SERVICES.keys() - WATCHERS - {"gateway"} if "ports" in SERVICES[name]]
+
+
 @pytest.mark.parametrize("service", sorted(WITH_MODELS))
 def test_one_variable_names_the_model_of_all_services(service: str, monkeypatch: pytest.MonkeyPatch) -> None:
     read = settings(service, {"OUTRIDER_MODEL": "org/big", "OUTRIDER_PROPOSER_MODEL": "org/small"}, monkeypatch)

@@ -87,6 +87,8 @@ async def test_streams_end_well_are_missed_and_are_recorded_when_there_is_room(m
     told = await _status(one, "degraded")
     assert told["message"].startswith("new streams cannot be resumed for now: ")
     later = await RawStream(one.url).begin(max_tokens=20)
+    assert later.headers["x-outrider-resumable"] == "false"
+    assert "x-outrider-resumable" not in ended.headers
     assert one.count("unwritten_records_total") >= 1
     assert one.count("ledger_failing") == 1
     await _status(other, "degraded")

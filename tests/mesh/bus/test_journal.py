@@ -135,3 +135,18 @@ async def test_a_stream_that_was_retired_without_a_next_one_gets_one_with_its_se
             assert await journal.read("ask.t.*.*") == [("ask.t.before.0-1", b"kept"), ("ask.t.after.0-1", b"new")]
             made = (await js.stream_info(f"{config.name}-2")).config
             assert (made.subjects, made.max_age, made.max_bytes) == ([config.subject], 7200, 1 << 20)
+
+
+async def test_journals_share_what_room_there_is_where_it_is_less_than_they_are_set_to(tmp_path: Path) -> None:
+    with small_store("limited", tmp_path) as store:
+        bus = Bus()
+        await bus.connect(store.broker.url, "test", wait_s=10)
+        for name, subject in (("first", "one.*"), ("second", "two.*")):
+            journal = Journal(bus, JournalConfig(name, subject, 3600, 512 << 20), timeout_s=2)
+            await journal.open()
+            await journal.open()
+            await journal.add(subject.replace("*", "a"), b"kept")
+            assert await journal.read(subject) == [(subject.replace("*", "a"), b"kept")]
+        sizes = [info.config.max_bytes or 0 for info in await bus.jetstream(2).streams_info()]
+        assert sum(sizes) <= 2 << 20
+        await bus.close()

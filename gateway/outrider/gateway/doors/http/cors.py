@@ -11,6 +11,7 @@ _EXPOSED = (
     "retry-after",
     "x-request-id",
     "x-outrider-ignored",
+    "x-outrider-resumable",
     *(f"x-ratelimit-{what}-{kind}" for kind in ("requests", "tokens") for what in ("limit", "remaining", "reset")),
 )
 """Headers of answers that such pages may read, besides those that every page may read."""

@@ -20,7 +20,7 @@ from outrider.gateway.doors.openai.bodies import ChatBody, CompletionBody, read_
 from outrider.gateway.doors.openai.events import EventWriter
 from outrider.gateway.doors.openai.json_types import Answer
 from outrider.gateway.doors.openai.stored_form import Shape, encode_shape
-from outrider.gateway.doors.schema.headers import with_routing_headers, with_timeout_header
+from outrider.gateway.doors.schema.headers import note_trouble, with_routing_headers, with_timeout_header
 from outrider.gateway.doors.schema.ignored import announce, collector
 from outrider.gateway.generation.flight import Flight
 from outrider.gateway.generation.in_flight import Flights
@@ -103,6 +103,7 @@ class OpenAiRoutes:
         if not body.stream:
             return json_response(await until_disconnected(request.receive, self._whole(starting, shape)))
         flight = await until_disconnected(request.receive, starting)
+        note_trouble(request, self._flights.catalog.trouble)
         events = EventWriter(flight, shape, Position.start(flight.record.first_indices))
         return EventStream(events.run(), lambda: self._flights.leave(flight))
 

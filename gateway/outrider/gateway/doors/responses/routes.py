@@ -28,7 +28,7 @@ from outrider.gateway.doors.responses.stored_form import (
     unknown_response,
 )
 from outrider.gateway.doors.responses.stream import ResponseStream, collect
-from outrider.gateway.doors.schema.headers import with_routing_headers, with_timeout_header
+from outrider.gateway.doors.schema.headers import note_trouble, with_routing_headers, with_timeout_header
 from outrider.gateway.doors.schema.ignored import announce, collector
 from outrider.gateway.generation.flight import Flight
 from outrider.gateway.generation.in_flight import Flights
@@ -71,6 +71,7 @@ class ResponseRoutes:
         flight, shape = await until_disconnected(request.receive, self._begin(request, body, ignored, lingers))
         builder = shape.builder(flight.key, flight.record)
         if body.stream:
+            note_trouble(request, self._flights.catalog.trouble)
             return EventStream(ResponseStream(flight, builder).run(), lambda: self._flights.leave(flight))
         if body.background:
             await self._flights.leave(flight)

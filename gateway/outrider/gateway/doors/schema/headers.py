@@ -12,6 +12,9 @@ from starlette.requests import Request
 
 _SESSION, _TIMEOUT, _COALESCE = "x-outrider-session", "x-request-timeout-ms", "x-outrider-coalesce"
 
+RESUMABLE = "x-outrider-resumable"
+"""Header of a stream: absent, or ``false`` where the broker has no record of it to resume it by."""
+
 B = TypeVar("B", bound=GenerationBody)
 
 
@@ -30,6 +33,12 @@ def with_routing_headers(generation: Generation, request: Request) -> Generation
         session=request.headers.get(_SESSION) or generation.session,
         coalesce=_coalesces(request) and generation.coalesce,
     )
+
+
+def note_trouble(request: Request, trouble: str | None) -> None:
+    """Tells in the answer's headers that its stream cannot be recorded, if ``trouble`` says why."""
+    if trouble is not None:
+        request.state.headers[RESUMABLE] = "false"
 
 
 def _coalesces(request: Request) -> bool:

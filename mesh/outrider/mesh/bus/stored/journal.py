@@ -27,6 +27,9 @@ _IDLE_S = 30.0
 _IN_USE = (10058, 10065)
 """JetStream's codes for a name of a stream, and for subjects, that another stream has."""
 _NOT_THE_LAST = 10071
+_NO_STORAGE = (10023, 10047)
+_LEAST_BYTES = 1 << 20
+"""Size of a stream below which none is created."""
 _FIRST = {"Nats-Expected-Last-Subject-Sequence": "0"}
 _SCRATCH_BYTES = 256 << 10
 """Free bytes that JetStream must have before a new stream replaces another."""
@@ -64,15 +67,39 @@ class Journal:
         self._bus, self._config, self._timeout_s = bus, config, timeout_s
 
     async def open(self) -> None:
-        """Creates the stream unless it exists; one that an operator made is used as it is, with `raise_replicas`."""
+        """Creates the stream unless it exists; one that an operator made is used as it is, with `raise_replicas`.
+
+        Where the broker has no room for ``keep_bytes``, the stream keeps half of what there is.
+        """
         streams = await self._streams()
         async with mapping_errors(self._bus):
             if not streams:
-                await _created(add_stream(self._bus, self._stream_config, self._timeout_s))
+                await _created(self._create())
             elif _retired_at(streams[-1]):
                 await self._create_next(streams[-1])
             else:
                 await raise_replicas(self._bus, _name(streams[-1]), self._timeout_s)
+
+    async def _create(self) -> None:
+        """Creates the stream. Raises errors of nats-py, and `Unavailable` as `add_stream`."""
+        config = self._stream_config
+        while True:
+            try:
+                await add_stream(self._bus, config, self._timeout_s)
+                break
+            except js_errors.APIError as error:
+                if error.err_code not in _NO_STORAGE or (config.max_bytes or 0) <= _LEAST_BYTES:
+                    raise
+            config = config.evolve(max_bytes=(config.max_bytes or 0) // 2)
+        if config.max_bytes != self._config.keep_bytes:
+            config = config.evolve(max_bytes=(config.max_bytes or 0) // 2)
+            await self._js.update_stream(config.evolve(num_replicas=self._bus.replicas))
+            _log.warning(
+                "the broker has little room: a stream keeps fewer bytes than it is set to",
+                stream=config.name,
+                kept=config.max_bytes,
+                wanted=self._config.keep_bytes,
+            )
 
     async def tend(self) -> None:
         """Makes sure that writes are stored, in a new stream if the present one refuses them.
