@@ -134,7 +134,12 @@ async def test_a_template_that_never_ends_keeps_no_other_caller_waiting(
         status, details, param = await _refusal(waiting)
         assert (status, param) == (grpc.StatusCode.INVALID_ARGUMENT, "messages")
         assert details == "the chat template takes more than 5 s of CPU time for these messages"
-        assert (await stub.Encode(pb.EncodeRequest(inputs=[_chat(good)]))).outputs
+        expected = await stub.Encode(pb.EncodeRequest(inputs=[_chat(good)]))
+        left = stub.Encode(pb.EncodeRequest(inputs=[_chat(bad)]))
+        await stub.Encode(pb.EncodeRequest(inputs=[pb.EncodeInput(text="good")]))
+        left.cancel()
+        many = await asyncio.gather(*(stub.Encode(pb.EncodeRequest(inputs=[_chat(good)])) for _ in range(20)))
+        assert many == [expected] * 20
         await close_channels()
 
 

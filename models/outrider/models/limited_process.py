@@ -80,12 +80,28 @@ class LimitedProcess:
 
     def ask(self, message: bytes) -> bytes:
         """The answer to a message; `NoAnswer` if the process is gone or does not answer in time, which ends it."""
+        self.send(message)
+        return self.receive()
+
+    def send(self, message: bytes) -> None:
+        """The first half of `ask`."""
         assert self._connection is not None
         try:
             self._connection.send_bytes(message)
+        except OSError:
+            raise self._death() from None
+
+    def receive(self) -> bytes:
+        """The second half of `ask`."""
+        assert self._connection is not None
+        try:
             return self._connection.recv_bytes(self._most_answer)
         except (EOFError, OSError):
             raise self._death() from None
+
+    def answers(self, within_s: float) -> bool:
+        """Whether `receive` would not wait, after ``within_s`` seconds at most."""
+        return self._connection is not None and self._connection.poll(within_s)
 
     def kill(self) -> None:
         """Ends the process, from any thread; a waiting `ask` raises `NoAnswer`."""

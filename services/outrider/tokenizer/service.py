@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,7 +17,8 @@ from outrider.mesh.worker import lower_priority
 from outrider.models import store
 from outrider.models.errors import ModelError
 from outrider.models.text import TextError, Tokenizer
-from outrider.tokenizer.encoding import encode, size
+from outrider.models.text.chat import Part
+from outrider.tokenizer.encoding import begin, encode, size
 from outrider.tokenizer.settings import TokenizerSettings
 from outrider.v1 import tokenizer_pb2 as pb
 from outrider.v1 import tokenizer_pb2_grpc as pb_grpc
@@ -95,18 +96,30 @@ class TokenizerService(Service, pb_grpc.TokenizerServicer):
     async def Encode(self, request: pb.EncodeRequest, context: grpc.aio.ServicerContext) -> pb.EncodeResponse:  # noqa: N802
         """Ids of texts and chats.
 
-        Chats and long texts are encoded in threads, huge ones in turns, so that others do not wait.
+        Long ones are encoded in threads, as are chats that cannot be rendered at once; huge ones in turns. So others do
+        not wait.
         """
         with _encoding.time():
             chats = any(item.HasField("chat") for item in request.inputs)
-            if size(request) <= _INLINE_BYTES and not chats:
-                response = self._encode(request)
+            short = size(request) <= _INLINE_BYTES
+            rendered = await self._rendered(request) if short and chats else None
+            if rendered is not None or (short and not chats):
+                response = encode(self._tokenizer, request, rendered)
             else:
                 huge, usual = size(request) > _HUGE_BYTES, self._chats if chats else None
                 pool, work = (self._huge, self._encode_huge) if huge else (usual, self._encode)
                 response = await asyncio.get_running_loop().run_in_executor(pool, work, request)
         _encoded.inc(sum(len(output.ids) for output in response.outputs) // 4)
         return response
+
+    async def _rendered(self, request: pb.EncodeRequest) -> Future[list[Part]] | None:
+        """What `begin` returns, once it is done. A caller that leaves ends no rendering: another follows."""
+        rendered = begin(self._tokenizer, request)
+        if rendered is not None and not rendered.done():
+            loop, done = asyncio.get_running_loop(), asyncio.Event()
+            rendered.add_done_callback(lambda _: loop.call_soon_threadsafe(done.set))
+            await done.wait()
+        return rendered
 
     async def Decode(self, request: pb.DecodeRequest, context: grpc.aio.ServicerContext) -> pb.DecodeResponse:  # noqa: N802
         """Texts of ids."""

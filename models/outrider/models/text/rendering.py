@@ -6,7 +6,8 @@ import json
 import signal
 import sys
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from outrider.models.limited_process import LimitedProcess, NoAnswer
@@ -23,6 +24,8 @@ MOST_CHARACTERS = 32 << 20
 _HUGE = 256 << 10
 """Size of chats in bytes from which on another process, of lower priority, renders them: others do not wait."""
 _NICE = 5
+_SOON_S = 0.001
+"""Seconds for which `Rendering.begin` waits: a usual chat takes a tenth of that, and a hop to a thread as long."""
 _MOST_ANSWER = 6 * MOST_CHARACTERS + (1 << 20)  # in JSON a character has up to 6 bytes, or 12 as a pair
 _DEATH_CAUSES = {
     signal.SIGPROF: f"takes more than {CPU_S:g} s of CPU time",
@@ -54,12 +57,22 @@ class Rendering:
         variables: Mapping[str, Any] | None = None,
     ) -> list[Part]:
         """As `Chat.parts`; `TextError` also if that takes too much time or memory, `NotRendered` without a process."""
-        chat = {"messages": messages, "tools": tools, "add_generation_prompt": add_generation_prompt}
-        try:
-            message = json.dumps(chat | {"variables": variables}).encode()
-        except RecursionError:
-            raise TextError("messages or tools are nested too deeply") from None
+        message = _message(messages, tools, add_generation_prompt, variables)
         return (self._huge if len(message) > _HUGE else self._usual).render(message)
+
+    def begin(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None,
+        add_generation_prompt: bool,
+        variables: Mapping[str, Any] | None = None,
+    ) -> Future[list[Part]] | None:
+        """As `parts`, and returns within about a millisecond: the future is often done. Not to be cancelled.
+
+        None where the process is busy or has to start: then `parts` waits. `TextError` for a chat that is nested too
+        deeply.
+        """
+        return self._usual.begin(_message(messages, tools, add_generation_prompt, variables))
 
 
 class _Renderer:
@@ -69,6 +82,7 @@ class _Renderer:
         arguments = [str(nice), str(memory)]
         self._process = LimitedProcess(_PROGRAM, arguments, lambda: first, most_answer=_MOST_ANSWER)
         self._turn = threading.Lock()
+        self._waiting = ThreadPoolExecutor(1, "rendering")
 
     def start(self) -> None:
         with self._turn:
@@ -78,25 +92,69 @@ class _Renderer:
         with self._turn:
             if not self._process.started:
                 self._start()
-            answer = self._read(message, "for these messages")
-        return [Part(*part) for part in answer["parts"]]
+            return self._parts(lambda: self._process.ask(message))
+
+    def begin(self, message: bytes) -> Future[list[Part]] | None:
+        if not self._turn.acquire(blocking=False):
+            return None
+        try:
+            if not self._process.started:
+                raise NoAnswer(None, None)
+            self._process.send(message)
+        except NoAnswer:
+            self._turn.release()
+            return None
+        if not self._process.answers(_SOON_S):
+            return self._waiting.submit(self._finish)
+        future: Future[list[Part]] = Future()
+        try:
+            future.set_result(self._finish())
+        except TextError as error:
+            future.set_exception(error)
+        return future
+
+    def _finish(self) -> list[Part]:
+        """The answer to the message that was sent; ends the turn."""
+        try:
+            return self._parts(self._process.receive)
+        finally:
+            self._turn.release()
+
+    def _parts(self, ask: Callable[[], bytes]) -> list[Part]:
+        return [Part(*part) for part in _read(ask, "for these messages")["parts"]]
 
     def _start(self) -> None:
-        self._read(None, "to compile")
-
-    def _read(self, message: bytes | None, purpose: str) -> Any:
-        """The answer to a message, or of a new process."""
         try:
-            answer = json.loads(self._process.start() if message is None else self._process.ask(message))
-        except NoAnswer as death:
-            raise _error(death, purpose) from None
-        except OSError as error:
-            raise NotRendered(f"no chat can be rendered at the moment: the process does not start: {error}") from None
-        if "refused" in answer:
-            if message is None:
-                self._process.stop()
-            raise TextError(answer["refused"])
-        return answer
+            _read(self._process.start, "to compile")
+        except TextError:
+            self._process.stop()
+            raise
+
+
+def _read(ask: Callable[[], bytes], purpose: str) -> Any:
+    """The answer of a process that ``ask`` returns."""
+    try:
+        answer = json.loads(ask())
+    except NoAnswer as death:
+        raise _error(death, purpose) from None
+    except OSError as error:
+        raise NotRendered(f"no chat can be rendered at the moment: the process does not start: {error}") from None
+    if "refused" in answer:
+        raise TextError(answer["refused"])
+    return answer
+
+
+def _message(
+    messages: Sequence[Mapping[str, Any]],
+    tools: Sequence[Mapping[str, Any]] | None,
+    add_generation_prompt: bool,
+    variables: Mapping[str, Any] | None,
+) -> bytes:
+    chat = {"messages": messages, "tools": tools, "add_generation_prompt": add_generation_prompt}
+    try:
+        return json.dumps(chat | {"variables": variables}).encode()
+    except RecursionError:
+        raise TextError("messages or tools are nested too deeply") from None
 
 
 def _error(death: NoAnswer, purpose: str) -> TextError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -168,6 +169,16 @@ class Tokenizer:
     ) -> list[Part]:
         """The first half of `encode_chat`: the rendered chat in parts."""
         return self._chat_or_error().parts(messages, tools, add_generation_prompt, variables)
+
+    def begin_chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        variables: Mapping[str, Any] | None = None,
+    ) -> Future[list[Part]] | None:
+        """As `chat_parts`, for event loops: see `Rendering.begin`."""
+        return self._chat_or_error().begin(messages, tools, add_generation_prompt, variables)
 
     def encode_parts(self, parts: Sequence[Part]) -> list[int]:
         """The second half of `encode_chat`: ids of the parts, joined."""
