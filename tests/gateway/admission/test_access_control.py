@@ -106,7 +106,7 @@ async def test_a_key_and_a_token_open_what_their_scopes_say(
     access: AccessControl, store: TenantStore, issuer: LocalIssuer, scopes: tuple[str, ...], doors: list[str]
 ) -> None:
     assert await _doors(access, await _scoped(store, *scopes)) == doors
-    names = ["openid", "admin", *(f"outrider:{scope}" for scope in scopes)]
+    names = ["openid", "admin", "outrider-ui:read", *(f"outrider:{scope}" for scope in scopes)]
     for claim in (" ".join(names), names):
         assert await _doors(access, issuer.token("key", tenant=store.tenant, scope=claim)) == doors
 

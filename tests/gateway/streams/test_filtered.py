@@ -13,6 +13,7 @@ from outrider.gateway.filters.chain import Chain, Setup
 from outrider.gateway.filters.filter import Passed
 from outrider.gateway.filters.patterns import patterns
 from outrider.gateway.generation.filtering import Filtering
+from outrider.gateway.generation.record import Record
 from outrider.gateway.requests.models import ServedModel
 from outrider.gateway.routing.job import Job
 from outrider.gateway.settings import GatewaySettings
@@ -108,6 +109,13 @@ async def test_a_token_without_text_divides_no_text_where_no_calls_are_read(toke
     assert ("".join(one.texts), one.tokens) == ("Mail [email] now", [WITHHELD] * 3)
     (ended,) = await shown(frame(["Use sk-abcdefghij", "", "klmnopqrstuv, then"], tokens=[1, token, 2]))
     assert ("".join(ended.texts), ended.finish) == ("Use ", Finish.FILTERED)
+
+
+def test_a_resumed_answer_is_filtered_as_at_first() -> None:
+    for calls in (False, True):
+        record = Record.of([job(calls=calls)], created=1, seed=2, lingers=False, shape=b"")
+        (resumed,) = Record.decode(record.encode()).jobs("r", Caller())
+        assert (resumed.calls, resumed.filters) == (calls, ("guard",))
 
 
 async def test_what_a_service_is_asked_about_has_the_marks_that_readers_see() -> None:

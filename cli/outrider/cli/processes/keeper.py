@@ -52,6 +52,11 @@ class ProcessKeeper:
         self._stopping = asyncio.Event()
         self.task = asyncio.create_task(self._run(), name=f"keep {spec.kind}")
 
+    @property
+    def stopping(self) -> bool:
+        """Whether the process is to end for good."""
+        return self._stopping.is_set()
+
     def note_ready(self, instance: str, address: str) -> None:
         """Records that ``instance`` is ready, if this keeper runs it."""
         if self.child and self.child.instance == instance and not self.child.ready.is_set():

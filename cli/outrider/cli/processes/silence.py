@@ -48,7 +48,8 @@ class Silence:
 
     def _missed(self) -> list[Child]:
         heard = {member.instance for kind in KINDS for member in self._members(kind)}
-        children = [keeper.child for keeper in self._keepers() if keeper.spec.kind in KINDS]
+        kept = [keeper for keeper in self._keepers() if keeper.spec.kind in KINDS and not keeper.stopping]
+        children = [keeper.child for keeper in kept]
         return [child for child in children if child and child.ready.is_set() and child.instance not in heard]
 
     async def _end(self, child: Child) -> None:

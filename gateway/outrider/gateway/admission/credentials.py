@@ -18,7 +18,7 @@ from outrider.wire.tenants import NAME, NO_KEY, SCOPES, Key, Limits, Tenant, par
 
 SCOPE_PREFIX = "outrider:"
 """Begins the scopes of a token that are meant for Outrider: other services may read the same claim."""
-_MEANT = re.compile(r"outrider\b", re.IGNORECASE)
+_MEANT = re.compile(r"outrider(?![\w-])", re.IGNORECASE)
 """Begins what is meant for Outrider, even where the rest is misspelt."""
 _HOW_TO_SEND = "send one as `Authorization: Bearer sk-...`"
 _SHOWN = 80
