@@ -60,8 +60,8 @@ class LimitedProcess:
 
     @property
     def started(self) -> bool:
-        """Whether there is a process that has answered its first message, and has not been ended here."""
-        return self._connection is not None
+        """Whether there is a process that was started here and runs."""
+        return self._connection is not None and self._child is not None and self._child.poll() is None
 
     def start(self) -> bytes:
         """Starts the process anew; its answer to the first message. `NoAnswer` as `ask`, `OSError` without a start."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,6 +19,7 @@ from outrider.models import store
 from outrider.models.errors import ModelError
 from outrider.models.text import TextError, Tokenizer
 from outrider.models.text.chat import Part
+from outrider.models.text.errors import NotRendered
 from outrider.tokenizer.encoding import begin, encode, size
 from outrider.tokenizer.settings import TokenizerSettings
 from outrider.v1 import tokenizer_pb2 as pb
@@ -74,14 +76,19 @@ class TokenizerService(Service, pb_grpc.TokenizerServicer):
             raise TextError(f"{place}: {error}") from None
 
     async def erase(self, tenant: str, before: float) -> dict[str, int]:
-        """Empties the cache of words, in which no tenant can be told from another."""
-        self._tokenizer.forget()
+        """Empties what may hold parts of texts, in which no tenant can be told from another."""
+        await self._forget()
         return {}
 
     async def _expire(self) -> None:
         while True:
             await asyncio.sleep(_WORDS_S)
-            self._tokenizer.forget()
+            await self._forget()
+
+    async def _forget(self) -> None:
+        self._tokenizer.forget()
+        with suppress(NotRendered):
+            await asyncio.to_thread(self._tokenizer.start_rendering)
 
     def status(self) -> dict[str, Any]:
         """Status for the registry."""

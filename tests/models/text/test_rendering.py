@@ -102,6 +102,19 @@ def test_a_process_ends_with_its_tokenizer() -> None:
     assert children() == before
 
 
+def test_what_is_forgotten_is_no_longer_in_any_process() -> None:
+    chosen, before = made("[{{ messages[0].content }}]"), children()
+    for content in ("usual", "h" * (1 << 20)):
+        text_of(chosen, content)
+    first = children() - before
+    chosen.forget()
+    assert len(first) == 2
+    assert not first & children()
+    for content in ("usual", "h" * (1 << 20)):
+        assert text_of(chosen, content) == f"[{content}]"
+    assert len(children() - before) == 2
+
+
 def test_a_chat_in_any_language_comes_back_as_it_is() -> None:
     chosen = made("[{{ messages[0].content }}]")
     for content in ("Grüße 你好 🦀", "\u2028\x00\t\\", "\ud800", "x" * (1 << 20)):

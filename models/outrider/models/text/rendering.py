@@ -49,6 +49,11 @@ class Rendering:
         """Starts the process for usual chats; `TextError` if the template does not compile."""
         self._usual.start()
 
+    def forget(self) -> None:
+        """Ends the processes, which may hold parts of chats; a chat that is being rendered is `NotRendered`."""
+        for renderer in (self._usual, self._huge):
+            renderer.kill()
+
     def parts(
         self,
         messages: Sequence[Mapping[str, Any]],
@@ -87,6 +92,9 @@ class _Renderer:
     def start(self) -> None:
         with self._turn:
             self._start()
+
+    def kill(self) -> None:
+        self._process.kill()
 
     def render(self, message: bytes) -> list[Part]:
         with self._turn:

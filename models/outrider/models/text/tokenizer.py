@@ -89,7 +89,9 @@ class Tokenizer:
             raise TextError(f"{path}: {error}") from None
 
     def forget(self) -> None:
-        """Empties the library's cache of words, which are parts of texts."""
+        """Empties the library's cache of words, which are parts of texts, and ends the processes that render chats."""
+        if self._chat is not None:
+            self._chat.forget()
         for each in (self._parsing, self._plain):
             if (clear := getattr(each.model, "_clear_cache", None)) is not None:
                 clear()
