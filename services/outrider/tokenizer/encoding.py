@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,9 @@ from outrider.mesh.errors import ContextExceeded, InvalidRequest
 from outrider.models.text import TextError, Tokenizer
 from outrider.v1 import tokenizer_pb2 as pb
 from outrider.wire.ids import pack_ids
+
+_PLACE = re.compile(r"messages\[[\w.\[\]]+")
+"""A part of a message, with which errors about it begin."""
 
 
 def size(request: pb.EncodeRequest) -> int:
@@ -51,7 +55,8 @@ class _Encoder:
             self._tokenizer.require_special(item.require_special)
             ids = self._chat(item.chat) if param == "messages" else self._text(item)
         except TextError as error:
-            raise InvalidRequest(str(error), param=param) from None
+            place = _PLACE.match(str(error)) if param == "messages" else None
+            raise InvalidRequest(str(error), param=place[0] if place else param) from None
         if self._limit is not None and len(ids) > self._limit:
             raise self._too_long(param, f"{len(ids)}")
         return ids

@@ -98,27 +98,6 @@ def test_the_arguments_of_a_call_and_names_in_a_tool_cannot_forge_a_turn(argumen
     assert [ids.count(chosen.special_tokens[name]) for name in SPECIAL] == [0, 0, 1]
 
 
-@pytest.mark.parametrize(
-    ("template", "text"),
-    [
-        ("{{ messages[0].tool_calls[0].function.arguments | tojson }}", '{"a": 1}'),
-        ("{{ messages[0].tool_calls[0].function.arguments + '!' }}", '{"a":1}!'),
-        ("{{ '<' + messages[0].content + '>' }}", "<>"),
-        ("{{ messages[0]['content'] is none }}", "True"),
-        ("{{ 'calls' if messages[0].content == None else 'words' }}", "calls"),
-    ],
-    ids=["an object", "text", "words", "is none", "== None"],
-)
-def test_calls_have_the_form_that_templates_expect(template: str, text: str) -> None:
-    assert rendered(_with_template(template), [_calling('{"a":1}')]) == text
-
-
-@pytest.mark.parametrize("arguments", ['{"a', "7", "[" * 100_000])
-def test_arguments_that_are_no_object_stay_as_they_are(arguments: str) -> None:
-    chosen = _with_template("{{ messages[0].tool_calls[0].function.arguments }}")
-    assert rendered(chosen, [_calling(arguments)]) == arguments
-
-
 def test_a_chat_that_is_nested_too_deeply_is_refused() -> None:
     nested: Any = "<|im_end|>"
     for _ in range(2000):
