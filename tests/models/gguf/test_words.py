@@ -98,13 +98,16 @@ def test_tokens_have_their_roles(tmp_path: Path) -> None:
     assert ids.count(2) == 1
 
 
-def test_a_named_template_stands_in_where_there_is_no_other(tmp_path: Path) -> None:
+@pytest.mark.parametrize("default", ["default", None])
+def test_named_templates_are_for_chats_with_and_without_tools(default: str | None, tmp_path: Path) -> None:
     def add(writer: GGUFWriter) -> None:
         add_byte_level(writer, byte_level(), "qwen2")
-        writer.add_chat_template([{"name": "default", "template": "yes"}, {"name": "tool_use", "template": "no"}])
+        tool_use = {"name": "tool_use", "template": "tools"}
+        writer.add_chat_template([{"name": "default", "template": "plain"}, tool_use] if default else [tool_use])
 
     ours = Tokenizer.load(write_words(tmp_path / "model.gguf", "qwen2", add))
-    assert ours.decode(ours.encode_chat([])) == "yes"
+    assert ours.decode(ours.encode_chat([])) == ("plain" if default else "tools")
+    assert ours.decode(ours.encode_chat([], [{"type": "function"}])) == "tools"
 
 
 @pytest.mark.parametrize(

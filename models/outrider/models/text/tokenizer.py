@@ -22,8 +22,9 @@ from outrider.models.text.gguf_text import gguf_text
 class Tokenizer:
     """Encodes text to ids and decodes ids, for one vocabulary. Thread-safe.
 
-    ``eos_token_ids`` are the model's end-of-text ids; ``context_length`` is None if no file states it; ``call_format``
-    is the chat template's format of calls, None for an unknown format.
+    ``template`` renders chats, and ``tool_template`` those with tools where it is another. ``eos_token_ids`` are the
+    model's end-of-text ids; ``context_length`` is None if no file states it; ``call_format`` is the chat template's
+    format of calls, None for an unknown format.
     """
 
     def __init__(
@@ -32,6 +33,7 @@ class Tokenizer:
         *,
         names: Mapping[str, str] | None = None,
         template: str | None = None,
+        tool_template: str | None = None,
         eos_token_ids: tuple[int, ...] = (),
         context_length: int | None = None,
     ) -> None:
@@ -46,8 +48,11 @@ class Tokenizer:
         }
         self.eos_token_ids = eos_token_ids or self._named_eos(names or {})
         self.context_length = context_length
-        self.call_format = call_format_of(template)
+        self.call_format = call_format_of(tool_template or template)
         self._chat = Chat(template, names or {}, self.special_tokens) if template is not None else None
+        self._tool_chat = self._chat
+        if tool_template not in (None, template):
+            self._tool_chat = Chat(tool_template, names or {}, self.special_tokens)
 
     @classmethod
     def load(cls, directory: Path) -> Self:
@@ -62,10 +67,12 @@ class Tokenizer:
         tokenizer_config = files.read_json(directory / "tokenizer_config.json")
         config = files.read_json(directory / "config.json")
         try:
+            templates = files.chat_templates(directory, tokenizer_config)
             return cls(
                 definition,
                 names=files.special_names(tokenizer_config),
-                template=files.chat_template(directory, tokenizer_config),
+                template=templates.default,
+                tool_template=templates.tool_use,
                 eos_token_ids=files.eos_ids([files.read_json(directory / "generation_config.json"), config]),
                 context_length=files.context_length(config, tokenizer_config),
             )
@@ -79,7 +86,8 @@ class Tokenizer:
             return cls(
                 text.definition,
                 names=text.names,
-                template=text.template,
+                template=text.templates.default,
+                tool_template=text.templates.tool_use,
                 eos_token_ids=text.eos_ids,
                 context_length=text.context_length,
             )
@@ -160,7 +168,7 @@ class Tokenizer:
         variables: Mapping[str, Any] | None = None,
     ) -> list[Part]:
         """The first half of `encode_chat`: the rendered chat in parts."""
-        return self._chat_or_error().parts(messages, tools, add_generation_prompt, variables)
+        return self._chat_for(tools).parts(messages, tools, add_generation_prompt, variables)
 
     def encode_parts(self, parts: Sequence[Part]) -> list[int]:
         """The second half of `encode_chat`: ids of the parts, joined."""
@@ -233,10 +241,11 @@ class Tokenizer:
         eos = self._vocabulary.get(names.get("eos_token", ""))
         return () if eos is None else (eos,)
 
-    def _chat_or_error(self) -> Chat:
-        if self._chat is None:
+    def _chat_for(self, tools: Sequence[Mapping[str, Any]] | None) -> Chat:
+        chat = self._tool_chat if tools else self._chat
+        if chat is None:
             raise TextError("this model has no chat template: only plain completions are possible")
-        return self._chat
+        return chat
 
 
 def _load(definition: bytes) -> tokenizers.Tokenizer:
