@@ -60,7 +60,7 @@ async def test_it_describes_itself(stub: Any, local: Tokenizer) -> None:
         vocabulary_size=local.vocabulary_size,
         context_length=512,
         has_chat_template=True,
-        eos_token_ids=[0],
+        eos_token_ids=[0, 2],
     )
 
 

@@ -201,6 +201,8 @@ def changed(key: str, value: Any = None, kind: int = 9, items: int | None = None
     ("add", "message"),
     [
         (changed("model"), "tokenizer.ggml.model is missing; it must be a string"),
+        (changed("model", "rwkv", 8), "tokenizer.ggml.model is 'rwkv'; it must be one of gpt2, llama"),
+        (changed("tokens"), "tokenizer.ggml.tokens is missing; it must be a list of strings"),
         (changed("tokens", [1, 2], 9, 5), "tokenizer.ggml.tokens is a list of 2; it must be a list of strings"),
         (changed("tokens", ["a", "a"], 9, 8), "tokenizer.ggml.token_type is a list of [0-9]+; it must be a list of 2"),
         (changed("token_type", ["a"], 9, 8), "tokenizer.ggml.token_type is a list of 1; it must be a list of numbers"),

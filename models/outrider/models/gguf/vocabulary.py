@@ -19,10 +19,6 @@ _ROLES = {
     "pad_token": "tokenizer.ggml.padding_token_id",
 }
 _ENDS = ("tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id")
-_NAMED_ENDS = frozenset(
-    {"<|endoftext|>", "<|im_end|>", "<|end_of_text|>", "<|eot_id|>", "<|eom_id|>", "<end_of_turn>", "<eos>"}
-)
-"""Control tokens that end a text or a turn by their names, since most files name only one such id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +30,7 @@ class Vocabulary:
         tokens: texts by id.
         types: types by id.
         names: texts of the tokens with a role (``bos_token``, ...).
-        eos_ids: ids that end a text: those that the metadata names, then control tokens that end a turn by name.
+        eos_ids: ids that the metadata says end a text or a turn.
     """
 
     model: str
@@ -53,7 +49,7 @@ class Vocabulary:
         types = _types(metadata, len(tokens))
         roles = {role: _id(metadata, key, len(tokens)) for role, key in _ROLES.items()}
         names = {role: tokens[number] for role, number in roles.items() if number is not None}
-        return cls(model, tokens, types, names, _eos_ids(metadata, tokens, types))
+        return cls(model, tokens, types, names, _eos_ids(metadata, len(tokens)))
 
 
 def _types(metadata: Metadata, count: int) -> Sequence[int]:
@@ -75,7 +71,6 @@ def _id(metadata: Metadata, key: str, count: int) -> int | None:
     return value
 
 
-def _eos_ids(metadata: Metadata, tokens: Sequence[str], types: Sequence[int]) -> tuple[int, ...]:
-    given = [_id(metadata, key, len(tokens)) for key in _ENDS]
-    named = (number for number, kind in enumerate(types) if kind == CONTROL and tokens[number] in _NAMED_ENDS)
-    return tuple(dict.fromkeys(number for number in (*given, *named) if number is not None))
+def _eos_ids(metadata: Metadata, count: int) -> tuple[int, ...]:
+    given = [_id(metadata, key, count) for key in _ENDS]
+    return tuple(dict.fromkeys(number for number in given if number is not None))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,19 +27,34 @@ def read_json(path: Path) -> dict[str, Any]:
     return value
 
 
+def tokenizer_config(directory: Path) -> dict[str, Any]:
+    """``tokenizer_config.json``, and over an older one, without added tokens, ``special_tokens_map.json``."""
+    config = read_json(directory / "tokenizer_config.json")
+    if "added_tokens_decoder" in config:
+        return config
+    return config | read_json(directory / "special_tokens_map.json")
+
+
 def special_names(config: Mapping[str, Any]) -> dict[str, str]:
     """Contents of the named special tokens (`bos_token`, ...) in ``tokenizer_config.json``."""
     contents = {name: _content(config.get(name)) for name in SPECIAL_NAMES}
     return {name: content for name, content in contents.items() if content is not None}
 
 
-def eos_ids(sources: Iterable[Mapping[str, Any]]) -> tuple[int, ...]:
-    """End-of-text ids of the first source with ``eos_token_id`` (an id or a list of ids)."""
-    for source in sources:
-        value = source.get("eos_token_id")
-        if value is not None:
-            return tuple(value) if isinstance(value, list) else (int(value),)
-    return ()
+def eos_ids(directory: Path, config: Mapping[str, Any]) -> list[int]:
+    """The ids that ``generation_config.json`` and ``config.json`` say end a text; `TextError` if they are no ids."""
+    generation = directory / "generation_config.json"
+    return [
+        *_ids(read_json(generation).get("eos_token_id"), generation),
+        *_ids(config.get("eos_token_id"), directory / "config.json"),
+    ]
+
+
+def _ids(value: Any, path: Path) -> list[int]:
+    listed = [] if value is None else value if isinstance(value, list) else [value]
+    if any(not isinstance(each, int) or isinstance(each, bool) or each < 0 for each in listed):
+        raise TextError(f"{path}: eos_token_id is {json.dumps(value)}; it must be a token id or a list of token ids")
+    return listed
 
 
 def context_length(config: Mapping[str, Any], tokenizer_config: Mapping[str, Any]) -> int | None:

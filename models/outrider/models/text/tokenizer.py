@@ -13,8 +13,10 @@ import msgspec
 import tokenizers
 from outrider.models.gguf.header import is_gguf
 from outrider.models.text import files, pieces
+from outrider.models.text.added_tokens import Tokens, completed, declared_tokens, special_texts
 from outrider.models.text.calls import call_format_of
 from outrider.models.text.chat import Chat, Part
+from outrider.models.text.ends import end_names
 from outrider.models.text.errors import TextError
 from outrider.models.text.gguf_text import gguf_text
 
@@ -22,9 +24,10 @@ from outrider.models.text.gguf_text import gguf_text
 class Tokenizer:
     """Encodes text to ids and decodes ids, for one vocabulary. Thread-safe.
 
-    ``template`` renders chats, and ``tool_template`` those with tools where it is another. ``eos_token_ids`` are the
-    model's end-of-text ids; ``context_length`` is None if no file states it; ``call_format`` is the chat template's
-    format of calls, None for an unknown format.
+    ``template`` renders chats, and ``tool_template`` those with tools where it is another. ``declared`` tokens and
+    ``special`` ones stand beside the ``definition``. ``eos_token_ids`` end an answer: those that the model's files
+    name, and those of `end_names`. ``context_length`` is None if no file states it; ``call_format`` is the chat
+    template's format of calls, None for an unknown format.
     """
 
     def __init__(
@@ -34,19 +37,23 @@ class Tokenizer:
         names: Mapping[str, str] | None = None,
         template: str | None = None,
         tool_template: str | None = None,
-        eos_token_ids: tuple[int, ...] = (),
+        eos_token_ids: Sequence[int] = (),
         context_length: int | None = None,
+        declared: Tokens | None = None,
+        special: Sequence[str] = (),
     ) -> None:
         self._parsing = _load(definition)
+        if (whole := completed(definition, self._parsing, declared or {})) is not None:
+            self._parsing = _load(whole)
+        ends = _mark_special(self._parsing, special, (template, tool_template))
         self._plain = _plain(self._parsing)
         self._vocabulary: dict[str, int] = self._parsing.get_vocab(with_added_tokens=True)
         self._kinds = pieces.decoder_kinds(_decoder(self._parsing))
-        self.special_tokens = {
-            str(added.content): number
-            for number, added in self._parsing.get_added_tokens_decoder().items()
-            if added.special
-        }
-        self.eos_token_ids = eos_token_ids or self._named_eos(names or {})
+        self.special_tokens = _special_tokens(self._parsing)
+        named = [(names or {}).get("eos_token", ""), *ends]
+        self.eos_token_ids = tuple(
+            dict.fromkeys([*eos_token_ids, *(self._vocabulary[name] for name in named if name in self._vocabulary)])
+        )
         self.context_length = context_length
         self.call_format = call_format_of(tool_template or template)
         self._chat = Chat(template, names or {}, self.special_tokens) if template is not None else None
@@ -64,7 +71,7 @@ class Tokenizer:
             definition = path.read_bytes()
         except OSError as error:
             raise TextError(f"{path} cannot be read: {error.strerror}") from None
-        tokenizer_config = files.read_json(directory / "tokenizer_config.json")
+        tokenizer_config = files.tokenizer_config(directory)
         config = files.read_json(directory / "config.json")
         try:
             templates = files.chat_templates(directory, tokenizer_config)
@@ -73,8 +80,10 @@ class Tokenizer:
                 names=files.special_names(tokenizer_config),
                 template=templates.default,
                 tool_template=templates.tool_use,
-                eos_token_ids=files.eos_ids([files.read_json(directory / "generation_config.json"), config]),
+                eos_token_ids=files.eos_ids(directory, config),
                 context_length=files.context_length(config, tokenizer_config),
+                declared=declared_tokens(directory, tokenizer_config),
+                special=special_texts(tokenizer_config),
             )
         except TextError as error:
             raise TextError(f"{directory}: {error}") from None
@@ -237,10 +246,6 @@ class Tokenizer:
             table[number] = b""
         return table
 
-    def _named_eos(self, names: Mapping[str, str]) -> tuple[int, ...]:
-        eos = self._vocabulary.get(names.get("eos_token", ""))
-        return () if eos is None else (eos,)
-
     def _chat_for(self, tools: Sequence[Mapping[str, Any]] | None) -> Chat:
         chat = self._tool_chat if tools else self._chat
         if chat is None:
@@ -256,6 +261,22 @@ def _load(definition: bytes) -> tokenizers.Tokenizer:
     loaded.no_truncation()
     loaded.no_padding()
     return loaded
+
+
+def _special_tokens(loaded: tokenizers.Tokenizer) -> dict[str, int]:
+    added = loaded.get_added_tokens_decoder().items()
+    return {str(token.content): number for number, token in added if token.special}
+
+
+def _mark_special(
+    loaded: tokenizers.Tokenizer, listed: Sequence[str], templates: Sequence[str | None]
+) -> Sequence[str]:
+    """Makes the ``listed`` tokens special, and those that end answers by their names, which are returned."""
+    special = _special_tokens(loaded)
+    ends = end_names(loaded.get_vocab(with_added_tokens=True), special, templates)
+    lacking = [name for name in dict.fromkeys([*listed, *ends]) if name not in special]
+    loaded.add_special_tokens([tokenizers.AddedToken(name, normalized=False, special=True) for name in lacking])
+    return ends
 
 
 def _plain(parsing: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
