@@ -182,6 +182,28 @@ def test_scaling_of_positions_is_read(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("none", [0, 2**32 - 1])
+def test_a_window_that_says_none_is_none(none: int, tmp_path: Path) -> None:
+    fields = config_fields(spoilt(tmp_path, setting("qwen2.attention.sliding_window", (none, _U32))))
+    assert fields["architectures"] == ["Qwen2ForCausalLM"]
+    assert "sliding_window" not in fields
+
+
+def test_sizes_that_a_file_lists_for_each_layer_are_one_size_if_they_are_the_same(tmp_path: Path) -> None:
+    def change(sizes: list[int]) -> Any:
+        def apply(writer: GGUFWriter) -> None:
+            writer.kv_data[0].pop("qwen2.feed_forward_length")
+            writer.add_array("qwen2.feed_forward_length", sizes)
+
+        return apply
+
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    assert config_fields(spoilt(tmp_path / "a", change([176, 176])))["intermediate_size"] == 176
+    with pytest.raises(ModelError, match=r"qwen2.feed_forward_length is a list of 2; it must be a whole number"):
+        config_fields(spoilt(tmp_path / "b", change([176, 96])))
+
+
 def wrong_factors(writer: GGUFWriter) -> None:
     add_tensor(writer, "rope_freqs.weight", torch.tensor([1.0, 3.0, 2.0, 8.0, 8.0, 8.0, 8.0, 8.0]), F32)
 

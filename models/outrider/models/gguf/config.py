@@ -6,6 +6,7 @@ from typing import Any
 
 from outrider.models.errors import ModelError
 from outrider.models.gguf.header import GgufFile
+from outrider.models.gguf.metadata import NONE
 from outrider.models.gguf.names import ARCHITECTURES
 from outrider.models.gguf.rope import rope_parameters
 
@@ -102,7 +103,7 @@ def _llama_like(file: GgufFile, architecture: str) -> dict[str, Any]:
     experts = f"{architecture}.expert_count"
     if metadata.value(experts) not in (None, 0):
         raise metadata.wrong(experts, "0 or absent: mixtures of experts are not supported")
-    if window not in metadata:
+    if metadata.value(window) in (None, 0, *NONE):
         return {"architectures": [_NAMES[architecture]]}
     if architecture == "llama":
         return {"architectures": ["MistralForCausalLM"], "sliding_window": metadata.count(window)}

@@ -6,18 +6,19 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from outrider.models.gguf.metadata import INT32, UINT32, Metadata
+from outrider.models.gguf.metadata import INT32, NONE, UINT32, Metadata
 
 MODELS = ("gpt2", "llama")
 """Values of ``tokenizer.ggml.model``: byte-level BPE, and SentencePiece."""
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 """Types of tokens (ggml's docs/gguf.md)."""
-_ROLES = {
+ROLES = {
     "bos_token": "tokenizer.ggml.bos_token_id",
     "eos_token": "tokenizer.ggml.eos_token_id",
     "unk_token": "tokenizer.ggml.unknown_token_id",
     "pad_token": "tokenizer.ggml.padding_token_id",
 }
+"""Keys of the ids of tokens with a role."""
 _ENDS = ("tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id")
 
 
@@ -47,7 +48,7 @@ class Vocabulary:
             raise metadata.wrong("tokenizer.ggml.model", "one of " + ", ".join(MODELS))
         tokens = metadata.texts("tokenizer.ggml.tokens")
         types = _types(metadata, len(tokens))
-        roles = {role: _id(metadata, key, len(tokens)) for role, key in _ROLES.items()}
+        roles = {role: _id(metadata, key, len(tokens)) for role, key in ROLES.items()}
         names = {role: tokens[number] for role, number in roles.items() if number is not None}
         return cls(model, tokens, types, names, _eos_ids(metadata, len(tokens)))
 
@@ -64,7 +65,7 @@ def _types(metadata: Metadata, count: int) -> Sequence[int]:
 
 def _id(metadata: Metadata, key: str, count: int) -> int | None:
     value = metadata.value(key)
-    if value is None:
+    if value is None or value in NONE:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < count:
         raise metadata.wrong(key, f"a token id from 0 to {count - 1}")

@@ -256,7 +256,11 @@ class Tokenizer:
 def _load(definition: bytes) -> tokenizers.Tokenizer:
     try:
         loaded = tokenizers.Tokenizer.from_buffer(definition)
-    except Exception as error:
+    except BaseException as error:
+        if (
+            not isinstance(error, Exception) and type(error).__name__ != "PanicException"
+        ):  # which the library's Rust raises
+            raise
         raise TextError(f"tokenizer.json is corrupt: {error}") from None
     loaded.no_truncation()
     loaded.no_padding()
