@@ -51,6 +51,13 @@ def test_a_token_of_an_older_model_s_list_is_whole(tmp_path: Path) -> None:
     assert ids(load(tmp_path, {}), "<mine>") != [LAST + 1]
 
 
+def test_an_older_model_s_list_leaves_tokens_as_tokenizer_json_has_them(tmp_path: Path) -> None:
+    there = {token.content: number for number, token in byte_level().get_added_tokens_decoder().items()}
+    (tmp_path / "added_tokens.json").write_text(json.dumps(there))
+    made, plain = load(tmp_path), Tokenizer(byte_level().to_str().encode())
+    assert (made.special_tokens, made.definition()) == (plain.special_tokens, plain.definition())
+
+
 def test_ids_with_gaps_are_kept(tmp_path: Path) -> None:
     made = load(tmp_path, {LAST + 9: declared("<nine>"), LAST + 4: declared("<four>"), LAST + 5: declared("<five>")})
     assert ids(made, "<nine><four><five>") == [LAST + 9, LAST + 4, LAST + 5]

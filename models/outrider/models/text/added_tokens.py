@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import tokenizers
@@ -12,29 +12,39 @@ from outrider.models.text.errors import TextError
 from outrider.models.text.files import read_json, special_names
 
 _FLAGS = ("single_word", "lstrip", "rstrip", "special")
+_DECODER = "added_tokens_decoder"
 _EXTRA = ("additional_special_tokens", "extra_special_tokens")
 
-Tokens = dict[int, dict[str, Any]]
-"""Tokens by id, as ``added_tokens`` of ``tokenizer.json`` has them."""
+
+class Declared(NamedTuple):
+    """Tokens beside ``tokenizer.json``.
+
+    Attributes:
+        tokens: by id, as ``added_tokens`` of ``tokenizer.json`` has them.
+        with_flags: whether their flags also count for tokens that ``tokenizer.json`` has.
+    """
+
+    tokens: dict[int, dict[str, Any]]
+    with_flags: bool = True
 
 
-def declared_tokens(directory: Path, tokenizer_config: Mapping[str, Any]) -> Tokens:
+def declared_tokens(directory: Path, tokenizer_config: Mapping[str, Any]) -> Declared:
     """The tokens in ``added_tokens_decoder`` of ``tokenizer_config.json``, else those in ``added_tokens.json``.
 
     `TextError` if one has another form than there is in such files.
     """
-    where = f"{directory / 'tokenizer_config.json'}: added_tokens_decoder"
-    decoder = tokenizer_config.get("added_tokens_decoder")
+    where, decoder = f"{directory / 'tokenizer_config.json'}: added_tokens_decoder", tokenizer_config.get(_DECODER)
     if decoder is None:
-        where = str(directory / "added_tokens.json")
-        special = {*special_texts(tokenizer_config), *special_names(tokenizer_config).values()}
-        decoder = {
-            number: {"content": text, "normalized": text not in special, "special": text in special}
-            for text, number in read_json(directory / "added_tokens.json").items()
-        }
+        return _older_tokens(directory / "added_tokens.json", tokenizer_config)
     if not isinstance(decoder, dict):
         raise TextError(f"{where} must be an object with a token for each id")
-    return dict(sorted(_token(number, token, where) for number, token in decoder.items()))
+    return Declared(dict(sorted(_token(number, token, where) for number, token in decoder.items())))
+
+
+def _older_tokens(path: Path, tokenizer_config: Mapping[str, Any]) -> Declared:
+    special = {*special_texts(tokenizer_config), *special_names(tokenizer_config).values()}
+    listed = ((number, {"content": text, "special": text in special}) for text, number in read_json(path).items())
+    return Declared(dict(sorted(_token(number, token, str(path)) for number, token in listed)), with_flags=False)
 
 
 def special_texts(tokenizer_config: Mapping[str, Any]) -> list[str]:
@@ -44,13 +54,17 @@ def special_texts(tokenizer_config: Mapping[str, Any]) -> list[str]:
     return [content for content in map(_content, tokens) if content]
 
 
-def completed(definition: bytes, loaded: tokenizers.Tokenizer, declared: Tokens) -> bytes | None:
+def completed(definition: bytes, loaded: tokenizers.Tokenizer, declared: Declared) -> bytes | None:
     """``definition``, a ``tokenizer.json``, with the ``declared`` tokens that ``loaded``, made of it, lacks.
 
     A token whose id or text belongs to another one is left out. None if nothing is lacking.
     """
     known = loaded.get_added_tokens_decoder()
-    lacking = {number: token for number, token in declared.items() if not _is_known(token, known.get(number))}
+    lacking = {
+        number: token
+        for number, token in declared.tokens.items()
+        if number not in known or (declared.with_flags and not _is_same(token, known[number]))
+    }
     if not lacking:
         return None
     document = msgspec.json.decode(definition)
@@ -69,8 +83,8 @@ def completed(definition: bytes, loaded: tokenizers.Tokenizer, declared: Tokens)
     return msgspec.json.encode({**document, "added_tokens": [added[number] for number in sorted(added)]})
 
 
-def _is_known(token: Mapping[str, Any], known: tokenizers.AddedToken | None) -> bool:
-    return known is not None and all(getattr(known, name) == value for name, value in token.items())
+def _is_same(token: Mapping[str, Any], known: tokenizers.AddedToken) -> bool:
+    return all(getattr(known, name) == value for name, value in token.items())
 
 
 def _token(number: Any, token: Any, where: str) -> tuple[int, dict[str, Any]]:

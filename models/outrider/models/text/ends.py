@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
+
+import tokenizers
 
 _ALWAYS = frozenset(
     {
@@ -34,3 +36,18 @@ def end_names(vocabulary: Collection[str], special: Collection[str], templates: 
     if any(parts.issubset(vocabulary) for parts in _WITH_PARTS):
         names.discard("<|end|>")
     return sorted(name for name in names if name in vocabulary)
+
+
+def special_tokens(loaded: tokenizers.Tokenizer) -> dict[str, int]:
+    """Ids of the special tokens by their texts."""
+    added = loaded.get_added_tokens_decoder().items()
+    return {str(token.content): number for number, token in added if token.special}
+
+
+def mark_special(loaded: tokenizers.Tokenizer, listed: Sequence[str], templates: Sequence[str | None]) -> Sequence[str]:
+    """Makes the ``listed`` tokens special, and those that end answers by their names; returns the latter."""
+    special = special_tokens(loaded)
+    ends = end_names(loaded.get_vocab(with_added_tokens=True), special, templates)
+    lacking = [name for name in dict.fromkeys([*listed, *ends]) if name not in special]
+    loaded.add_special_tokens([tokenizers.AddedToken(name, normalized=False, special=True) for name in lacking])
+    return ends

@@ -13,10 +13,10 @@ import msgspec
 import tokenizers
 from outrider.models.gguf.header import is_gguf
 from outrider.models.text import files, pieces
-from outrider.models.text.added_tokens import Tokens, completed, declared_tokens, special_texts
+from outrider.models.text.added_tokens import Declared, completed, declared_tokens, special_texts
 from outrider.models.text.calls import call_format_of
 from outrider.models.text.chat import Chat, Part
-from outrider.models.text.ends import end_names
+from outrider.models.text.ends import mark_special, special_tokens
 from outrider.models.text.errors import TextError
 from outrider.models.text.gguf_text import gguf_text
 
@@ -26,8 +26,8 @@ class Tokenizer:
 
     ``template`` renders chats, and ``tool_template`` those with tools where it is another. ``declared`` tokens and
     ``special`` ones stand beside the ``definition``. ``eos_token_ids`` end an answer: those that the model's files
-    name, and those of `end_names`. ``context_length`` is None if no file states it; ``call_format`` is the chat
-    template's format of calls, None for an unknown format.
+    name, and those of `end_names` in `ends`. ``context_length`` is None if no file states it; ``call_format`` is the
+    chat template's format of calls, None for an unknown format.
     """
 
     def __init__(
@@ -39,17 +39,17 @@ class Tokenizer:
         tool_template: str | None = None,
         eos_token_ids: Sequence[int] = (),
         context_length: int | None = None,
-        declared: Tokens | None = None,
+        declared: Declared | None = None,
         special: Sequence[str] = (),
     ) -> None:
         self._parsing = _load(definition)
-        if (whole := completed(definition, self._parsing, declared or {})) is not None:
+        if declared is not None and (whole := completed(definition, self._parsing, declared)) is not None:
             self._parsing = _load(whole)
-        ends = _mark_special(self._parsing, special, (template, tool_template))
+        ends = mark_special(self._parsing, special, (template, tool_template))
         self._plain = _plain(self._parsing)
         self._vocabulary: dict[str, int] = self._parsing.get_vocab(with_added_tokens=True)
         self._kinds = pieces.decoder_kinds(_decoder(self._parsing))
-        self.special_tokens = _special_tokens(self._parsing)
+        self.special_tokens = special_tokens(self._parsing)
         named = [(names or {}).get("eos_token", ""), *ends]
         self.eos_token_ids = tuple(
             dict.fromkeys([*eos_token_ids, *(self._vocabulary[name] for name in named if name in self._vocabulary)])
@@ -265,22 +265,6 @@ def _load(definition: bytes) -> tokenizers.Tokenizer:
     loaded.no_truncation()
     loaded.no_padding()
     return loaded
-
-
-def _special_tokens(loaded: tokenizers.Tokenizer) -> dict[str, int]:
-    added = loaded.get_added_tokens_decoder().items()
-    return {str(token.content): number for number, token in added if token.special}
-
-
-def _mark_special(
-    loaded: tokenizers.Tokenizer, listed: Sequence[str], templates: Sequence[str | None]
-) -> Sequence[str]:
-    """Makes the ``listed`` tokens special, and those that end answers by their names, which are returned."""
-    special = _special_tokens(loaded)
-    ends = end_names(loaded.get_vocab(with_added_tokens=True), special, templates)
-    lacking = [name for name in dict.fromkeys([*listed, *ends]) if name not in special]
-    loaded.add_special_tokens([tokenizers.AddedToken(name, normalized=False, special=True) for name in lacking])
-    return ends
 
 
 def _plain(parsing: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
