@@ -112,7 +112,17 @@ def _item(raw: dict[str, Any], name: str) -> InputMessage | FunctionCall | Funct
     item: InputMessage | FunctionCall | FunctionCallOutput = convert(name, fields, Item)
     if isinstance(item, InputMessage) and item.role != "assistant" and _has_output(item.content):
         raise InvalidRequest(f"{name}.content: only the assistant has output_text", param=f"{name}.content")
+    if isinstance(item, FunctionCall) and not _is_object(item.arguments):
+        raise InvalidRequest(f"{name}.arguments must be the text of a JSON object", param=f"{name}.arguments")
     return item
+
+
+def _is_object(arguments: str) -> bool:
+    """Whether arguments are JSON of an object; no text, which stands for no arguments, is as good."""
+    try:
+        return not arguments.strip() or isinstance(msgspec.json.decode(arguments), dict | None)
+    except msgspec.DecodeError:
+        return False
 
 
 def _has_output(content: Parts) -> bool:
