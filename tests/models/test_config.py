@@ -13,7 +13,6 @@ from outrider.models.errors import ModelError
 _LLAMA: dict[str, Any] = {
     "architectures": ["LlamaForCausalLM"],
     "bos_token_id": 1,
-    "eos_token_id": 2,
     "hidden_act": "silu",
     "hidden_size": 64,
     "intermediate_size": 96,
@@ -34,12 +33,10 @@ _LLAMA3 = {
 }
 
 
-def load(directory: Path, generation: dict[str, Any] | None = None, **changes: Any) -> ModelConfig:
+def load(directory: Path, **changes: Any) -> ModelConfig:
     """The configuration of a Llama with changed fields; fields that are ``...`` are left out."""
     fields = {name: value for name, value in (_LLAMA | changes).items() if value is not ...}
     (directory / "config.json").write_text(json.dumps(fields))
-    if generation is not None:
-        (directory / "generation_config.json").write_text(json.dumps(generation))
     return ModelConfig.load(directory)
 
 
@@ -60,15 +57,6 @@ def test_rope_scaling_is_read_in_either_layout(tmp_path: Path) -> None:
 
 def test_the_newer_name_of_the_dtype_is_read(tmp_path: Path) -> None:
     assert load(tmp_path, torch_dtype=..., dtype="float16").dtype == "float16"
-
-
-def test_ends_of_text_are_those_of_generation_before_those_of_the_model(tmp_path: Path) -> None:
-    assert load(tmp_path).eos_token_ids == (2,)
-    assert load(tmp_path, {"eos_token_id": [7, 9]}).eos_token_ids == (7, 9)
-
-
-def test_a_model_without_end_of_text_ids_has_no_such_ids(tmp_path: Path) -> None:
-    assert load(tmp_path, {}, eos_token_id=None).eos_token_ids == ()
 
 
 def test_qwens_have_their_own_biases_and_norms(tmp_path: Path) -> None:
@@ -106,7 +94,6 @@ def test_qwens_have_their_own_biases_and_norms(tmp_path: Path) -> None:
             "partial_rotary_factor is 1.5; it must be at most 1, and an even share of head_dim",
         ),
         ({"partial_rotary_factor": 0.4}, "an even share of head_dim, which is 8"),
-        ({"eos_token_id": "</s>"}, 'eos_token_id is "</s>"; it must be a token id or a list of token ids'),
     ],
 )
 def test_a_wrong_field_is_named_with_its_allowed_values(tmp_path: Path, changes: dict[str, Any], message: str) -> None:

@@ -64,7 +64,7 @@ async def test_it_describes_itself(stub: Any, local: Tokenizer) -> None:
         vocabulary_size=local.vocabulary_size,
         context_length=512,
         has_chat_template=True,
-        eos_token_ids=[0],
+        eos_token_ids=[0, 2],
     )
 
 
@@ -105,7 +105,13 @@ async def test_huge_texts_are_encoded_in_turns_by_a_thread_of_lower_priority(
         (_chat([{"role": "user"}, 3]), "messages", "must be a JSON array of objects"),
         (pb.EncodeInput(chat=pb.Chat(messages_json="[{")), "messages", "messages is not valid JSON"),
         (pb.EncodeInput(chat=pb.Chat(messages_json="[]", tools_json="{}")), "tools", "tools must be a JSON array"),
-        (_chat([{"role": "user"}]), "messages", "the chat template refuses these messages"),
+        (_chat([{"content": ""}]), "messages", "the chat template refuses these messages"),
+        (_chat([{"role": "user", "content": 7}]), "messages[0].content", "must be a string or an array of text parts"),
+        (
+            _chat([{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "[1]"}}]}]),
+            "messages[0].tool_calls[0].function.arguments",
+            "must be a JSON object, not an array",
+        ),
     ],
 )
 async def test_a_bad_input_is_refused_by_name(stub: Any, item: pb.EncodeInput, param: str, why: str) -> None:

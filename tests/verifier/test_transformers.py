@@ -35,7 +35,7 @@ def ours(directory: Path, ids: list[list[int]], most: int) -> list[list[int]]:
     drafter = NgramDrafter(DrafterContext(tokenizer.fingerprint, config.vocab_size, config.context_length))
     scheduler = Scheduler(Limits(16, 64, 256, 64, 31, 16, config.context_length), PageTable(1024), b"")
     engine = build_engine(model, tokenizer, scheduler, [drafter])
-    eos = frozenset(config.eos_token_ids)
+    eos = frozenset(tokenizer.eos_token_ids)
     for index, prompt in enumerate(ids):
         engine.submit(Request(str(index), "t", prompt, Sampling(), most, stop_ids=eos))
     said: dict[str, list[int]] = {str(index): [] for index in range(len(ids))}

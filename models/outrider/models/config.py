@@ -1,4 +1,4 @@
-"""The configuration of a model: ``config.json`` and ``generation_config.json``, or a GGUF file's metadata."""
+"""The configuration of a model: ``config.json``, or a GGUF file's metadata."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from outrider.models.families.family import FAMILIES, Activation, Family, activa
 from outrider.models.families.rope import RopeConfig, read_ropes
 from outrider.models.families.windows import Windows
 from outrider.models.fields import Fields
-from outrider.models.gguf.config import config_fields, generation_fields
+from outrider.models.gguf.config import config_fields
 from outrider.models.gguf.header import GgufFile, is_gguf
 
 __all__ = ["ARCHITECTURES", "DTYPES", "Experts", "ModelConfig", "RopeConfig"]
@@ -35,7 +35,6 @@ class ModelConfig:
         attention_bias: whether queries, keys and values have a bias.
         output_bias: whether the attention's output has a bias.
         feed_forward_bias: whether the feed-forward block's products have a bias.
-        eos_token_ids: ids that end a text, from generation_config.json, else from config.json.
         tie: whether the output layer is the embedding.
         activation: of the feed-forward block's gate: ``silu`` or ``gelu_tanh``.
         embedding_scale: factor of the embedding, to be rounded to the weights' dtype.
@@ -64,7 +63,6 @@ class ModelConfig:
     attention_bias: bool
     output_bias: bool
     feed_forward_bias: bool
-    eos_token_ids: tuple[int, ...]
     activation: Activation
     embedding_scale: float
     query_scale: float
@@ -81,17 +79,14 @@ class ModelConfig:
             ModelError: the directory or a file is missing, or a field is missing, wrong or not supported.
         """
         if is_gguf(path):
-            file = GgufFile.open(path)
-            return cls.of(Fields(str(path), config_fields(file)), Fields(str(path), generation_fields(file)))
+            return cls.of(Fields(str(path), config_fields(GgufFile.open(path))))
         if not path.is_dir():
             raise ModelError(f"{path} is neither a directory nor a GGUF file")
-        fields = Fields.read(path / "config.json")
-        generation = path / "generation_config.json"
-        return cls.of(fields, Fields.read(generation) if generation.exists() else None)
+        return cls.of(Fields.read(path / "config.json"))
 
     @classmethod
-    def of(cls, fields: Fields, generation: Fields | None = None) -> ModelConfig:
-        """The configuration in the fields of a config.json, and of a generation_config.json if there is one.
+    def of(cls, fields: Fields) -> ModelConfig:
+        """The configuration in the fields of a config.json.
 
         Raises:
             ModelError: a field is missing, wrong or not supported.
@@ -123,7 +118,6 @@ class ModelConfig:
             attention_bias=biased or family.qkv_bias,
             output_bias=biased and not family.qkv_bias,
             feed_forward_bias=family.feed_forward_bias and fields.flag("mlp_bias", False),
-            eos_token_ids=(() if generation is None else generation.ids("eos_token_id")) or fields.ids("eos_token_id"),
             activation=activation(fields, family),
             embedding_scale=hidden**0.5 if family.gemma else 1.0,
             query_scale=(fields.positive("query_pre_attn_scalar", 256) if family.gemma else head_dim) ** -0.5,

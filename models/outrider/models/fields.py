@@ -72,14 +72,6 @@ class Fields:
             raise self.wrong(name, "a string")
         return value
 
-    def ids(self, name: str) -> tuple[int, ...]:
-        """A token id or a list of token ids, as a tuple; empty if absent."""
-        value = self.values.get(name)
-        listed = [] if value is None else value if isinstance(value, list) else [value]
-        if any(not isinstance(item, int) or isinstance(item, bool) or item < 0 for item in listed):
-            raise self.wrong(name, "a token id or a list of token ids")
-        return tuple(listed)
-
     def wrong(self, name: str, allowed: str) -> ModelError:
         """The error for a field that is not ``allowed``."""
         if self.values.get(name) is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
@@ -13,6 +14,9 @@ from outrider.models.text.chat import Part
 from outrider.models.text.errors import NotRendered
 from outrider.v1 import tokenizer_pb2 as pb
 from outrider.wire.ids import pack_ids
+
+_PLACE = re.compile(r"messages\[[\w.\[\]]+")
+"""A part of a message, with which errors about it begin."""
 
 
 def size(request: pb.EncodeRequest) -> int:
@@ -74,7 +78,8 @@ class _Encoder:
         except NotRendered as error:
             raise Unavailable(str(error), retry_after=1.0) from None
         except TextError as error:
-            raise InvalidRequest(str(error), param=param) from None
+            place = _PLACE.match(str(error)) if param == "messages" else None
+            raise InvalidRequest(str(error), param=place[0] if place else param) from None
         if self._limit is not None and len(ids) > self._limit:
             raise self._too_long(param, f"{len(ids)}")
         return ids

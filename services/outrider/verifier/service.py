@@ -135,6 +135,7 @@ class VerifierService(Service):
             "model": target.name,
             "vocabulary": target.tokenizer.fingerprint,
             "context_length": target.room,
+            "end_token_ids": sorted(target.model_limits.eos_ids),
             "load": engine.load,
             "determinism": self._settings.determinism,
             "lossy": engine.lossy,

@@ -118,7 +118,8 @@ class Target:
         config = model.config
         drafters = make_drafters(settings, tokenizer.fingerprint, model)
         names = {*_REMOTE_DRAFTERS, *(drafter.name for drafter in drafters)}
-        model_limits = ModelLimits(config.vocab_size, config.context_length, frozenset(config.eos_token_ids), names)
+        ends = frozenset(token for token in tokenizer.eos_token_ids if token < config.vocab_size)
+        model_limits = ModelLimits(config.vocab_size, config.context_length, ends, names)
         with measuring_alone():
             count = page_count(model, settings)
             room = _room(model, settings, count)

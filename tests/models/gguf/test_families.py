@@ -12,7 +12,7 @@ from outrider.models.config import ModelConfig
 from outrider.models.errors import ModelError
 from outrider.models.fingerprint import page_fingerprint
 from outrider.models.gguf.checkpoint import GgufCheckpoint
-from outrider.models.gguf.config import config_fields, generation_fields
+from outrider.models.gguf.config import config_fields
 from outrider.models.gguf.header import GgufFile
 from outrider.models.llama import LlamaModel
 from outrider.native.quantized import dequantized
@@ -79,7 +79,7 @@ def test_the_configuration_is_that_of_the_directory(family: str, tmp_path: Path)
     ours, directory = ModelConfig.load(write_model(tmp_path / "model.gguf", theirs)), ModelConfig.load(tmp_path)
     for name in ("vocab_size", "hidden_size", "layers", "heads", "kv_heads", "head_dim", "intermediate_size", "tie"):
         assert getattr(ours, name) == getattr(directory, name)
-    for name in ("query_key_norm", "attention_bias", "output_bias", "feed_forward_bias", "eos_token_ids", "dtype"):
+    for name in ("query_key_norm", "attention_bias", "output_bias", "feed_forward_bias", "dtype"):
         assert getattr(ours, name) == getattr(directory, name)
     assert ours.context_length == directory.context_length
     assert ours.norm_eps == pytest.approx(directory.norm_eps)
@@ -182,14 +182,26 @@ def test_scaling_of_positions_is_read(tmp_path: Path) -> None:
     }
 
 
-def test_ids_that_end_a_turn_by_name_end_a_text(tmp_path: Path) -> None:
-    def change(writer: GGUFWriter) -> None:
-        for key in ("tokens", "token_type"):
-            writer.kv_data[0].pop(f"tokenizer.ggml.{key}")
-        writer.add_token_list(["a", "<|im_end|>", "<0>", "<|endoftext|>"])
-        writer.add_token_types([1, 3, 3, 1])
+@pytest.mark.parametrize("none", [0, 2**32 - 1])
+def test_a_window_that_says_none_is_none(none: int, tmp_path: Path) -> None:
+    fields = config_fields(spoilt(tmp_path, setting("qwen2.attention.sliding_window", (none, _U32))))
+    assert fields["architectures"] == ["Qwen2ForCausalLM"]
+    assert "sliding_window" not in fields
 
-    assert generation_fields(spoilt(tmp_path, change)) == {"eos_token_id": [2, 1]}
+
+def test_sizes_that_a_file_lists_for_each_layer_are_one_size_if_they_are_the_same(tmp_path: Path) -> None:
+    def change(sizes: list[int]) -> Any:
+        def apply(writer: GGUFWriter) -> None:
+            writer.kv_data[0].pop("qwen2.feed_forward_length")
+            writer.add_array("qwen2.feed_forward_length", sizes)
+
+        return apply
+
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    assert config_fields(spoilt(tmp_path / "a", change([176, 176])))["intermediate_size"] == 176
+    with pytest.raises(ModelError, match=r"qwen2.feed_forward_length is a list of 2; it must be a whole number"):
+        config_fields(spoilt(tmp_path / "b", change([176, 96])))
 
 
 def wrong_factors(writer: GGUFWriter) -> None:
@@ -222,9 +234,6 @@ _U32, _F32, _TEXT = 4, 6, 8
         (setting("qwen2.rope.scaling.type", ("longrope", _TEXT)), "rope.scaling.type is 'longrope'; it must be one of"),
         (setting("qwen2.rope.scaling.type", ("yarn", _TEXT)), "qwen2.rope.scaling.factor is missing; it must be a num"),
         (setting("split.count", (3, _U32)), "split.count is 3; it must be 1 or absent: parts of a model have to be"),
-        (setting("tokenizer.ggml.model", ("rwkv", _TEXT)), "tokenizer.ggml.model is 'rwkv'; it must be one of gpt2"),
-        (setting("tokenizer.ggml.eos_token_id", (67, _U32)), "eos_token_id is 67; it must be a token id from 0 to 66"),
-        (setting("tokenizer.ggml.tokens", None), "tokenizer.ggml.tokens is missing; it must be a list of strings"),
         (wrong_factors, "rope_freqs.weight holds other factors than Llama 3.1's scaling, the only one allowed"),
     ],
 )  # fmt: skip

@@ -13,8 +13,10 @@ import tokenizers
 from gguf import GGUFWriter
 from outrider.models.gguf.definition import tokenizer_definition
 from outrider.models.gguf.header import GgufFile
+from outrider.models.gguf.splits import SPLITS
 from outrider.models.gguf.vocabulary import Vocabulary
 from outrider.models.text import TextError, Tokenizer
+from outrider.models.text.pieces import token_bytes
 from transformers import GPT2Tokenizer, PreTrainedTokenizerFast, Qwen2Tokenizer
 
 from tests.models.gguf.pieces import pieces
@@ -69,17 +71,66 @@ def test_byte_level_ids_are_those_of_transformers(cut: str, kind: Any, tmp_path:
         ("default", "Don ' t _ 123 45 _ABcDe () NN_ _x / N"),
         ("falcon", "Don ' t _ 123 45 _ABcDe () NN_ _x / N"),
         ("gpt-2", "Don 't _12345 _ABcDe () NN_ _x / N"),
+        ("mpt", "Don 't _12345 _ABcDe () NN_ _x / N"),
         ("llama-bpe", "Don 't _ 123 45 _ABcDe ()NN _ _x /N"),
+        ("llama-v3", "Don 't _ 123 45 _ABcDe ()NN _ _x /N"),
+        ("dbrx", "Don 't _ 123 45 _ABcDe ()NN _ _x /N"),
         ("qwen2", "Don 't _ 1 2 3 4 5 _ABcDe ()NN _ _x /N"),
+        ("deepseek-r1-qwen", "Don 't _ 1 2 3 4 5 _ABcDe ()NN _ _x /N"),
+        ("hunyuan", "Don 't _ 1 2 3 4 5 _ABcDe ()NN _ _x /N"),
+        ("qwen35", "Don 't _ 1 2 3 4 5 _ABcDe ()NN _ _x /N"),
         ("smollm", "Don 't _ 1 2 3 4 5 _ABcDe () NN_ _x / N"),
+        ("command-r", "Don 't _ 1 2 3 4 5 _ABcDe () NN_ _x / N"),
         ("tekken", "Don 't _ 1 2 3 4 5 _ABc De ()NN _ _x /N"),
+        ("gpt-4o", "Don't _ 123 45 _ABc De ()NN _ _x /N"),
+        ("tiny_aya", "Don't _ 12 345 _ABc De ()NN _ _x /N"),
+        ("deepseek-v3", "Don 't _ 123 45 _ABcDe ()NN _ _x /N"),
+        ("deepseek-llm", "Don ' t _ 1 2 3 4 5 _ABcDe () N N _ _x / N"),
+        ("deepseek-coder", "Don ' t _ 1 2 3 4 5 _ABcDe () N N _ _x / N"),
+        ("spark2_5", "Don 't _ 1 2 3 4 5 _ABcDe () N N _ _x / N"),
+        ("bloom", "Don't _12345 _ABcDe ()NN_ _x/ N"),
+        ("viking", "Don't _ 1 2 3 4 5 _ABcDe ()NN_ _x/ N"),
+        ("bailingmoe", "Don 't _ 1 2 3 4 5 _ABcDe ()NN _ _x /N"),
+        ("seed-coder", "Don 't _ 1 2 3 4 5 _ABcDe () NN _ _x / N"),
+        ("minicpm5", "Don 't _ 123 45 _ABcDe ()NN _ _x /N"),
+        ("laguna", "Don 't _ 1 2 3 4 5 _ABcDe () NN _ _x / N"),
+        ("jais-2", "Don 't _ 123 45 _ABcDe ()NN _ _x /N"),
+        ("exaone-moe", "Don 't _ 1 2 3 4 5 _ABcDe ()N N _ _x /N"),
+        ("ufakzeka", "Don 't _ 1 2 3 4 5 _ABcDe ()NN _ _x /N"),
     ],
 )
 def test_texts_are_cut_as_their_models_cut_them(cut: str, pieces: str, tmp_path: Path) -> None:
-    made = tokenizers.Tokenizer.from_buffer(Tokenizer.load(words_of(tmp_path, cut)).definition())
+    found = cuts(words_of(tmp_path, cut), "Don't 12345 ABcDe()\n\n  x/\n")
+    assert found == [piece.replace("_", " ").replace("N", "\n") for piece in pieces.split(" ")]
+
+
+@pytest.mark.parametrize(
+    ("cut", "pieces"),
+    [
+        ("qwen2", " abc你好|、カナ여기| क|्ष|ि"),
+        ("qwen35", " abc你好|、カナ여기| क्षि"),
+        ("deepseek-v3", " abc|你好|、|カナ|여기| क्षि"),
+        ("deepseek-llm", " abc|你好|、|カナ여기| |क्षि"),
+        ("deepseek-coder", " abc|你好|、|カナ여기| |क|्|ष|ि"),
+        ("spark2_5", " abc|你好|、|カナ|여기| क्षि"),
+        ("bloom", " abc你好|、|カナ여기| क्षि"),
+    ],
+)
+def test_scripts_are_cut_as_their_models_cut_them(cut: str, pieces: str, tmp_path: Path) -> None:
+    assert cuts(words_of(tmp_path, cut), " abc你好、カナ여기 क्षि") == pieces.split("|")
+
+
+def cuts(path: Path, text: str) -> list[str]:
+    """The pieces of ``text`` before they are merged."""
+    made = tokenizers.Tokenizer.from_buffer(Tokenizer.load(path).definition())
     assert made.pre_tokenizer is not None
-    found = [piece for piece, _ in made.pre_tokenizer.pre_tokenize_str("Don't 12345 ABcDe()\n\n  x/\n")]
-    assert found == pieces.replace("_", "Ġ").replace("N", "Ċ").split(" ")
+    return [token_bytes(piece).decode() for piece, _ in made.pre_tokenizer.pre_tokenize_str(text)]
+
+
+@pytest.mark.parametrize("cut", SPLITS)
+def test_every_name_has_cuts_that_lose_nothing(cut: str, tmp_path: Path) -> None:
+    ours = Tokenizer.load(words_of(tmp_path, cut))
+    assert all(ours.decode(ours.encode(text)) == text for text in TEXTS if "<|" not in text)
 
 
 def test_tokens_have_their_roles(tmp_path: Path) -> None:
@@ -98,13 +149,16 @@ def test_tokens_have_their_roles(tmp_path: Path) -> None:
     assert ids.count(2) == 1
 
 
-def test_a_named_template_stands_in_where_there_is_no_other(tmp_path: Path) -> None:
+@pytest.mark.parametrize("default", ["default", None])
+def test_named_templates_are_for_chats_with_and_without_tools(default: str | None, tmp_path: Path) -> None:
     def add(writer: GGUFWriter) -> None:
         add_byte_level(writer, byte_level(), "qwen2")
-        writer.add_chat_template([{"name": "default", "template": "yes"}, {"name": "tool_use", "template": "no"}])
+        tool_use = {"name": "tool_use", "template": "tools"}
+        writer.add_chat_template([{"name": "default", "template": "plain"}, tool_use] if default else [tool_use])
 
     ours = Tokenizer.load(write_words(tmp_path / "model.gguf", "qwen2", add))
-    assert ours.decode(ours.encode_chat([])) == "yes"
+    assert ours.decode(ours.encode_chat([])) == ("plain" if default else "tools")
+    assert ours.decode(ours.encode_chat([], [{"type": "function"}])) == "tools"
 
 
 @pytest.mark.parametrize(
@@ -122,6 +176,21 @@ def test_a_text_begins_and_ends_as_the_file_says(
     ours = Tokenizer.load(words_of(tmp_path, cut, bos_token_id=1, eos_token_id=2, **more))
     plain = ours.encode("a", add_special=False)
     assert ours.encode("a") == [*([1] if begins else []), *plain, *([2] if ends else [])]
+
+
+@pytest.mark.parametrize("none", [2**32 - 1, -1, 2**64 - 1])
+@pytest.mark.parametrize(
+    "role", ["bos_token_id", "eos_token_id", "unknown_token_id", "padding_token_id", "eot_token_id"]
+)
+def test_an_id_that_says_none_is_none(none: int, role: str, tmp_path: Path) -> None:
+    def add(writer: GGUFWriter) -> None:
+        add_byte_level(writer, byte_level(), "qwen2", add_bos_token=True, bos_token_id=1)
+        writer.kv_data[0].pop(f"tokenizer.ggml.{role}", None)
+        writer.add_key_value(f"tokenizer.ggml.{role}", none, 5 if none < 0 else 4 if none < 2**32 else 10)
+
+    ours = Tokenizer.load(write_words(tmp_path / "model.gguf", "qwen2", add))
+    assert ours.encode("a")[:-1] == ([] if role == "bos_token_id" else [1])
+    assert ours.eos_token_ids == (0, 2)
 
 
 def sentence_piece(text: str) -> list[str]:
@@ -198,13 +267,16 @@ def changed(key: str, value: Any = None, kind: int = 9, items: int | None = None
     ("add", "message"),
     [
         (changed("model"), "tokenizer.ggml.model is missing; it must be a string"),
+        (changed("model", "rwkv", 8), "tokenizer.ggml.model is 'rwkv'; it must be one of gpt2, llama"),
+        (changed("tokens"), "tokenizer.ggml.tokens is missing; it must be a list of strings"),
         (changed("tokens", [1, 2], 9, 5), "tokenizer.ggml.tokens is a list of 2; it must be a list of strings"),
         (changed("tokens", ["a", "a"], 9, 8), "tokenizer.ggml.token_type is a list of [0-9]+; it must be a list of 2"),
         (changed("token_type", ["a"], 9, 8), "tokenizer.ggml.token_type is a list of 1; it must be a list of numbers"),
-        (changed("pre", "gpt-9", 8), "tokenizer.ggml.pre is 'gpt-9'; it must be one of default, falcon, gpt-2"),
+        (changed("pre", "gpt-9", 8), "tokenizer.ggml.pre is 'gpt-9'; it must be one that docs/models.md lists"),
         (changed("merges"), "tokenizer.ggml.merges is missing; it must be a list of strings"),
-        (changed("merges", ["ab"], 9, 8), "tokenizer.ggml.merges holds 'ab', which is no pair of tokens"),
-        (changed("merges", ["no such"], 9, 8), "is corrupt: "),
+        (changed("merges", ["ab"], 9, 8), "tokenizer.ggml.merges holds 'ab', which is no pair of tokens whose join is"),
+        (changed("merges", ["no such"], 9, 8), "tokenizer.ggml.merges holds 'no such', which is no pair of tokens"),
+        (changed("merges", ["a <|im_end|>"], 9, 8), "tokenizer.ggml.merges holds 'a <.im_end.>', which is no pair"),
         (changed("bos_token_id", 99999, 4), "bos_token_id is 99999; it must be a token id from 0 to [0-9]+"),
         (changed("bos_token_id", True, 7), "bos_token_id is True; it must be a token id from 0 to [0-9]+"),
         (changed("add_bos_token", 1, 4), "tokenizer.ggml.add_bos_token is 1; it must be true or false"),
@@ -223,6 +295,14 @@ def test_a_token_that_stands_twice_is_refused(tmp_path: Path) -> None:
     path = write_words(tmp_path / "model.gguf", "llama", add_sentence_piece, [*pieces(), ("<s>", 0.0, NORMAL)])
     with pytest.raises(TextError, match=r"tokenizer.ggml.tokens holds '<s>' twice"):
         Tokenizer.load(path)
+
+
+def test_a_file_is_known_by_its_first_bytes(tmp_path: Path) -> None:
+    path = words_of(tmp_path).rename(tmp_path / "sha256-0123abcd")
+    assert Tokenizer.load(path).encode("def")
+    (tmp_path / "sha256-4567").write_bytes(b"other")
+    with pytest.raises(TextError, match="sha256-4567"):
+        Tokenizer.load(tmp_path / "sha256-4567")
 
 
 def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:

@@ -46,6 +46,17 @@ def add_sentence_piece(writer: GGUFWriter, pieces: list[tuple[str, float, int]],
     _add(writer, more)
 
 
+def add_words_of(writer: GGUFWriter, tokens: list[str], types: list[int], **more: Any) -> None:
+    """A byte-level vocabulary that begins with these tokens."""
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("qwen2")
+    letters = [letter for letter in "<|>_/cdeimnrstux." if letter not in tokens]
+    writer.add_token_list([*tokens, *letters, "im"])
+    writer.add_token_types([*types, *[NORMAL] * (len(letters) + 1)])
+    writer.add_token_merges(["i m"])
+    _add(writer, more)
+
+
 def write_words(path: Path, architecture: str, add: Any, *args: Any, **more: Any) -> Path:
     """A file with a vocabulary alone."""
 

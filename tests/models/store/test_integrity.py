@@ -55,6 +55,17 @@ def test_the_first_load_notes_all_files(model: Path) -> None:
         check(model, level)
 
 
+def test_templates_in_a_folder_of_their_own_are_noted_and_checked(toy: Path, tmp_path: Path) -> None:
+    place = Path(shutil.copytree(toy, tmp_path / "model"))
+    template = place / "additional_chat_templates/tool_use.jinja"
+    template.parent.mkdir()
+    template.write_text("tools")
+    check(place, "size", text_only=True)
+    template.write_text("other tools")
+    with pytest.raises(ModelError, match=r"additional_chat_templates/tool_use\.jinja has 11 bytes, not 5"):
+        check(place, "size", text_only=True)
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [

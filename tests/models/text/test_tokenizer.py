@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -57,15 +56,8 @@ def test_special_tokens_are_left_out_of_text_unless_kept(model: Tokenizer) -> No
     assert model.decode(ids, keep_special=True) == "a<|endoftext|>b"
 
 
-def test_files_state_end_of_text_and_context(directory: Path, model: Tokenizer) -> None:
-    assert model.eos_token_ids == (0,)
+def test_files_state_the_context(model: Tokenizer) -> None:
     assert model.context_length == 512
-
-
-def test_generation_config_overrides_the_ends_of_text(directory: Path) -> None:
-    (directory / "generation_config.json").write_text(json.dumps({"eos_token_id": [1, 2]}))
-    assert Tokenizer.load(directory).eos_token_ids == (1, 2)
-    (directory / "generation_config.json").unlink()
 
 
 def test_the_fingerprint_is_that_of_the_pairs_alone(model: Tokenizer, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from outrider.cli.processes.keeper import StartError
 from outrider.cli.processes.placement import SettingsByKind
 from outrider.cli.settings import Flags
 from outrider.mesh.config import EffectiveSetting
-from outrider.models.store import POCKET, ModelError, is_path, pin
+from outrider.models.store import POCKET, ModelError, is_gguf, is_path, pin
 
 
 def absolute(model: str | Path | None) -> str | None:
@@ -46,7 +46,7 @@ def require_model(kind: str, settings: Mapping[str, EffectiveSetting]) -> None:
     if model is None or model.value == POCKET or not is_path(model.value):
         return
     path = Path(model.value)
-    if not (path / "config.json").is_file() and not (path.is_file() and path.suffix == ".gguf"):
+    if not (path / "config.json").is_file() and not (path.is_file() and is_gguf(path)):
         raise StartError(f"{kind}.model: there is no model in {model.value} (no config.json, and no GGUF file)")
 
 

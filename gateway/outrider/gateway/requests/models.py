@@ -114,6 +114,10 @@ class Models:
         members = self._ready_for("verifier", served)
         return [member for member in members if member.status.get("role") != "prefill"] or members
 
+    def end_token_ids(self, served: ServedModel) -> list[int]:
+        """Ids of the tokens that end an answer of ``served``, as its verifiers say."""
+        return sorted({token for member in self.verifiers(served) for token in member.status.get("end_token_ids", ())})
+
     def _ready_for(self, kind: str, served: ServedModel) -> list[Member]:
         """Ready members of ``kind`` for ``served``; cached until the registry changes."""
         if self._members_changes != self._registry.changes:

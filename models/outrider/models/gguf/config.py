@@ -1,4 +1,4 @@
-"""A file's metadata as the fields of Hugging Face's ``config.json`` and ``generation_config.json``."""
+"""A file's metadata as the fields of Hugging Face's ``config.json``."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 from outrider.models.errors import ModelError
 from outrider.models.gguf.header import GgufFile
+from outrider.models.gguf.metadata import NONE
 from outrider.models.gguf.names import ARCHITECTURES
 from outrider.models.gguf.rope import rope_parameters
-from outrider.models.gguf.vocabulary import Vocabulary
 
 _EMBEDDING = "token_embd.weight"
 _NAMES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
@@ -39,11 +39,6 @@ def config_fields(file: GgufFile) -> dict[str, Any]:
         return fields | _gemma(file, fields)
     rope = rope_parameters(file, architecture, fields["head_dim"], 10_000.0)
     return fields | _biases(file) | _llama_like(file, architecture) | {"rope_parameters": rope}
-
-
-def generation_fields(file: GgufFile) -> dict[str, Any]:
-    """The fields of ``generation_config.json``: the ids that end a text."""
-    return {"eos_token_id": list(Vocabulary.read(file.metadata).eos_ids)}
 
 
 def _sizes(file: GgufFile, architecture: str) -> dict[str, Any]:
@@ -108,7 +103,7 @@ def _llama_like(file: GgufFile, architecture: str) -> dict[str, Any]:
     experts = f"{architecture}.expert_count"
     if metadata.value(experts) not in (None, 0):
         raise metadata.wrong(experts, "0 or absent: mixtures of experts are not supported")
-    if window not in metadata:
+    if metadata.value(window) in (None, 0, *NONE):
         return {"architectures": [_NAMES[architecture]]}
     if architecture == "llama":
         return {"architectures": ["MistralForCausalLM"], "sliding_window": metadata.count(window)}

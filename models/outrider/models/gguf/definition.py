@@ -10,7 +10,7 @@ import msgspec
 from outrider.models.errors import ModelError
 from outrider.models.gguf.metadata import FLOAT32, Metadata
 from outrider.models.gguf.splits import SPLITS
-from outrider.models.gguf.vocabulary import BYTE, CONTROL, UNKNOWN, UNUSED, USER_DEFINED, Vocabulary
+from outrider.models.gguf.vocabulary import BYTE, CONTROL, ROLES, UNKNOWN, UNUSED, USER_DEFINED, Vocabulary
 
 _BAR = "\u2581"
 _BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": False}
@@ -76,7 +76,7 @@ def _added_tokens(vocabulary: Vocabulary, texts: Sequence[str]) -> list[dict[str
 def _byte_level(metadata: Metadata, vocabulary: Vocabulary, ids: Mapping[str, int]) -> dict[str, Any]:
     name = metadata.text("tokenizer.ggml.pre", "default")
     if name not in SPLITS:
-        raise metadata.wrong("tokenizer.ggml.pre", "one of " + ", ".join(SPLITS))
+        raise metadata.wrong("tokenizer.ggml.pre", "one that docs/models.md lists, such as llama-bpe, qwen2 or tekken")
     split = SPLITS[name]
     return {
         "normalizer": split.normalizer,
@@ -87,7 +87,7 @@ def _byte_level(metadata: Metadata, vocabulary: Vocabulary, ids: Mapping[str, in
             "type": "BPE",
             "ignore_merges": split.whole_first,
             "vocab": ids,
-            "merges": _given_merges(metadata),
+            "merges": _given_merges(metadata, ids),
         },
     }
 
@@ -140,18 +140,20 @@ def _edge(metadata: Metadata, vocabulary: Vocabulary, role: str, default: bool) 
     key = f"tokenizer.ggml.add_{role}"
     if not metadata.flag(key, default and role in vocabulary.names):
         return []
-    if role not in vocabulary.names:
+    if role not in vocabulary.names and ROLES[role] not in metadata:
         raise metadata.wrong(key, f"false, since the file names no {role}")
-    return [vocabulary.names[role]]
+    return [vocabulary.names[role]] if role in vocabulary.names else []
 
 
-def _given_merges(metadata: Metadata) -> list[list[str]]:
+def _given_merges(metadata: Metadata, ids: Mapping[str, int]) -> list[tuple[str, str]]:
     merges = []
     for merge in metadata.texts("tokenizer.ggml.merges"):
         cut = merge.find(" ", 1)
-        if cut < 0:
-            raise ModelError(f"{metadata.path}: tokenizer.ggml.merges holds {merge!r:.60}, which is no pair of tokens")
-        merges.append([merge[:cut], merge[cut + 1 :]])
+        pair = merge[:cut], merge[cut + 1 :]
+        if cut < 0 or pair[0] not in ids or pair[1] not in ids or pair[0] + pair[1] not in ids:
+            why = "which is no pair of tokens whose join is a token"
+            raise ModelError(f"{metadata.path}: tokenizer.ggml.merges holds {merge!r:.60}, {why}")
+        merges.append(pair)
     return merges
 
 

@@ -74,8 +74,14 @@ class GgufFile(NamedTuple):
 
 
 def is_gguf(path: Path) -> bool:
-    """Whether a path names a GGUF file."""
-    return path.suffix == ".gguf"
+    """Whether a path names a GGUF file, by its ending or its first bytes: some stores name files by their hashes."""
+    if path.suffix == ".gguf":
+        return True
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_MAGIC)) == _MAGIC
+    except OSError:
+        return False
 
 
 class _Info(NamedTuple):

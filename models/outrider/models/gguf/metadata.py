@@ -32,6 +32,8 @@ LENGTH = struct.Struct("<Q")
 _MOST = 1 << 24
 _LEAST = 1e-20
 _MOST_SHOWN = 60
+NONE = frozenset({-1, (1 << 32) - 1, (1 << 64) - 1})
+"""Numbers that converters write for none."""
 
 
 class Entry(NamedTuple):
@@ -81,8 +83,10 @@ class Metadata:
         return self._texts(key, entry) if entry.kind == TEXT else self._numbers(entry)
 
     def count(self, key: str, default: int | None = None) -> int:
-        """A whole number from 1 to 2**24."""
+        """A whole number from 1 to 2**24; a list with one such number for each layer has to hold the same one."""
         value = default if key not in self else self.value(key)
+        if isinstance(value, array) and len(set(value)) == 1:
+            value = value[0]
         if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= _MOST:
             raise self.wrong(key, f"a whole number from 1 to {_MOST}")
         return value

@@ -6,23 +6,20 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from outrider.models.gguf.metadata import INT32, UINT32, Metadata
+from outrider.models.gguf.metadata import INT32, NONE, UINT32, Metadata
 
 MODELS = ("gpt2", "llama")
 """Values of ``tokenizer.ggml.model``: byte-level BPE, and SentencePiece."""
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 """Types of tokens (ggml's docs/gguf.md)."""
-_ROLES = {
+ROLES = {
     "bos_token": "tokenizer.ggml.bos_token_id",
     "eos_token": "tokenizer.ggml.eos_token_id",
     "unk_token": "tokenizer.ggml.unknown_token_id",
     "pad_token": "tokenizer.ggml.padding_token_id",
 }
+"""Keys of the ids of tokens with a role."""
 _ENDS = ("tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id")
-_NAMED_ENDS = frozenset(
-    {"<|endoftext|>", "<|im_end|>", "<|end_of_text|>", "<|eot_id|>", "<|eom_id|>", "<end_of_turn>", "<eos>"}
-)
-"""Control tokens that end a text or a turn by their names, since most files name only one such id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +31,7 @@ class Vocabulary:
         tokens: texts by id.
         types: types by id.
         names: texts of the tokens with a role (``bos_token``, ...).
-        eos_ids: ids that end a text: those that the metadata names, then control tokens that end a turn by name.
+        eos_ids: ids that the metadata says end a text or a turn.
     """
 
     model: str
@@ -51,9 +48,9 @@ class Vocabulary:
             raise metadata.wrong("tokenizer.ggml.model", "one of " + ", ".join(MODELS))
         tokens = metadata.texts("tokenizer.ggml.tokens")
         types = _types(metadata, len(tokens))
-        roles = {role: _id(metadata, key, len(tokens)) for role, key in _ROLES.items()}
+        roles = {role: _id(metadata, key, len(tokens)) for role, key in ROLES.items()}
         names = {role: tokens[number] for role, number in roles.items() if number is not None}
-        return cls(model, tokens, types, names, _eos_ids(metadata, tokens, types))
+        return cls(model, tokens, types, names, _eos_ids(metadata, len(tokens)))
 
 
 def _types(metadata: Metadata, count: int) -> Sequence[int]:
@@ -68,14 +65,13 @@ def _types(metadata: Metadata, count: int) -> Sequence[int]:
 
 def _id(metadata: Metadata, key: str, count: int) -> int | None:
     value = metadata.value(key)
-    if value is None:
+    if value is None or value in NONE:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < count:
         raise metadata.wrong(key, f"a token id from 0 to {count - 1}")
     return value
 
 
-def _eos_ids(metadata: Metadata, tokens: Sequence[str], types: Sequence[int]) -> tuple[int, ...]:
-    given = [_id(metadata, key, len(tokens)) for key in _ENDS]
-    named = (number for number, kind in enumerate(types) if kind == CONTROL and tokens[number] in _NAMED_ENDS)
-    return tuple(dict.fromkeys(number for number in (*given, *named) if number is not None))
+def _eos_ids(metadata: Metadata, count: int) -> tuple[int, ...]:
+    given = [_id(metadata, key, count) for key in _ENDS]
+    return tuple(dict.fromkeys(number for number in given if number is not None))

@@ -4,6 +4,7 @@ In: a model as a setting names it. Out: its directory or GGUF file. Any process 
 """
 
 from outrider.models.errors import ModelError
+from outrider.models.gguf.header import is_gguf
 from outrider.models.store.integrity import Integrity, check
 from outrider.models.store.locate import Shipped, locate, obtain, pin
 from outrider.models.store.names import POCKET, is_path, served_name
@@ -17,6 +18,7 @@ __all__ = [
     "Watch",
     "at_intervals",
     "check",
+    "is_gguf",
     "is_path",
     "locate",
     "logged",

@@ -75,7 +75,8 @@ def _sections(place: Path, text_only: bool) -> dict[str, dict[str, Path]]:
     """The files of a model by name, those of the text and those of the weights."""
     if place.is_file():
         return {"weights": {place.name: place}}
-    names = sorted(path.name for path in place.iterdir() if path.is_file())
+    below = (*place.iterdir(), *place.glob("additional_chat_templates/*"))
+    names = sorted(path.relative_to(place).as_posix() for path in below if path.is_file())
     text = {name: place / name for name in text_files(names)}
     weights = [name for name in names if name.endswith(_WEIGHTS)] or [name for name in names if name.endswith(".pt")]
     return {"text": text} if text_only else {"text": text, "weights": {name: place / name for name in weights}}

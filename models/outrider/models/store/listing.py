@@ -13,6 +13,7 @@ INDEX = "model.safetensors.index.json"
 _SINGLE = "model.safetensors"
 _TEXT = (
     "added_tokens.json",
+    "additional_chat_templates/*.jinja",
     "chat_template*.jinja",
     "chat_template*.json",
     "config.json",

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from outrider.models.text.errors import TextError
-from outrider.models.text.messages import template_messages
+from outrider.models.text.messages import Form, normal_messages
 from outrider.models.text.template import ChatTemplate
 
-_ASKS_FOR_NULL = re.compile(r"content\W*\s(is|is\s+not|==|!=)\s+none\b", re.IGNORECASE)
-"""Matches templates that recognize a call by a content of null."""
 _MARKS = (range(0xFDD0, 0xFDF0), range(0xF0000, 0x110000))
 """Code points that are rarely or never exchanged: noncharacters, and the planes for private use."""
 
@@ -38,7 +37,7 @@ class Chat:
 
     def __init__(self, source: str, names: Mapping[str, str], special_tokens: Collection[str]) -> None:
         self._template = ChatTemplate(source, names)
-        self._nulls = _ASKS_FOR_NULL.search(source) is not None
+        self._form = Form.of(source, lambda messages: self._template.render(messages, None, False))
         longest_first = sorted(filter(None, special_tokens), key=len, reverse=True)
         self._special = _any_of(longest_first)
         self._openings = _any_of(sorted({name[0] for name in longest_first}))
@@ -50,7 +49,7 @@ class Chat:
         add_generation_prompt: bool,
         variables: Mapping[str, Any] | None = None,
     ) -> list[Part]:
-        """The rendered chat in parts, to be encoded one by one."""
+        """The rendered chat in parts, to be encoded one by one; the template gets `normal_messages`."""
         messages, text = self._rendered(messages, tools, add_generation_prompt, variables)
         try:
             if not self._contains(self._openings, [messages, tools, variables]):
@@ -77,14 +76,17 @@ class Chat:
         add_generation_prompt: bool,
         variables: Mapping[str, Any] | None,
     ) -> tuple[Sequence[Mapping[str, Any]], str]:
-        """The messages in the form that the template accepts, converted or unchanged, and the rendered text."""
-        converted = template_messages(messages, nulls=self._nulls)
+        """The messages in the form that the template accepts, and the rendered text."""
+        tried = normal_messages(messages, self._form)
         try:
-            return converted, self._template.render(converted, tools, add_generation_prompt, variables)
-        except TextError:
-            if converted == messages:
-                raise
-            return messages, self._template.render(messages, tools, add_generation_prompt, variables)
+            return tried, self._template.render(tried, tools, add_generation_prompt, variables)
+        except TextError as error:
+            refusal = error
+        for form in self._form.others():
+            if (other := normal_messages(messages, form)) != tried:
+                with suppress(TextError):
+                    return other, self._template.render(other, tools, add_generation_prompt, variables)
+        raise refusal
 
     def _split(self, marked: str, mark: str) -> list[Part]:
         parts, start = [], 0

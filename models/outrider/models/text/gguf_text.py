@@ -11,6 +11,7 @@ from outrider.models.gguf.header import GgufFile
 from outrider.models.gguf.metadata import Metadata
 from outrider.models.gguf.vocabulary import Vocabulary
 from outrider.models.text.errors import TextError
+from outrider.models.text.files import Templates
 
 _TEMPLATE = "tokenizer.chat_template"
 
@@ -22,14 +23,14 @@ class GgufText:
     Attributes:
         definition: the contents of a ``tokenizer.json``.
         names: texts of the tokens with a role (``bos_token``, ...).
-        template: source of the chat template; None without one.
+        templates: sources of the chat templates.
         eos_ids: ids that end a text.
         context_length: most tokens of a text; None if the file does not say.
     """
 
     definition: bytes
     names: dict[str, str]
-    template: str | None
+    templates: Templates
     eos_ids: tuple[int, ...]
     context_length: int | None
 
@@ -42,7 +43,7 @@ def gguf_text(path: Path) -> GgufText:
         return GgufText(
             tokenizer_definition(metadata, vocabulary),
             vocabulary.names,
-            _template(metadata),
+            _templates(metadata),
             vocabulary.eos_ids,
             _context_length(metadata),
         )
@@ -50,12 +51,12 @@ def gguf_text(path: Path) -> GgufText:
         raise TextError(str(error)) from None
 
 
-def _template(metadata: Metadata) -> str | None:
-    """The template without a name, else the one named ``default``."""
-    for key in (_TEMPLATE, f"{_TEMPLATE}.default"):
-        if key in metadata:
-            return metadata.text(key)
-    return None
+def _templates(metadata: Metadata) -> Templates:
+    """The template without a name, else the one named ``default``, and the one for tools."""
+    keys = {"tool_use": f"{_TEMPLATE}.tool_use", "default": f"{_TEMPLATE}.default"}
+    if _TEMPLATE in metadata:
+        keys["default"] = _TEMPLATE
+    return Templates.of({name: metadata.text(key) for name, key in keys.items() if key in metadata})
 
 
 def _context_length(metadata: Metadata) -> int | None:

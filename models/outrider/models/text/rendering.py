@@ -80,6 +80,39 @@ class Rendering:
         return self._usual.begin(_message(messages, tools, add_generation_prompt, variables))
 
 
+class Renderings:
+    """A model's renderings: one for chats, and one for chats with tools where ``tool_template`` is another template."""
+
+    def __init__(
+        self, template: str | None, tool_template: str | None, names: Mapping[str, str], special_tokens: Collection[str]
+    ) -> None:
+        sources = dict.fromkeys(source for source in (template, tool_template) if source is not None)
+        made = {source: Rendering(source, names, special_tokens) for source in sources}
+        self._all, self._plain = list(made.values()), made.get(template or "")
+        self._with_tools = made.get(tool_template or "", self._plain)
+
+    def __bool__(self) -> bool:
+        """Whether chats can be rendered."""
+        return self._plain is not None
+
+    def of(self, tools: Sequence[Mapping[str, Any]] | None) -> Rendering:
+        """The rendering for chats with ``tools``, or without; `TextError` if there is none."""
+        rendering = self._with_tools if tools else self._plain
+        if rendering is None:
+            raise TextError("this model has no chat template: only plain completions are possible")
+        return rendering
+
+    def start(self) -> None:
+        """See `Rendering.start`."""
+        for rendering in self._all:
+            rendering.start()
+
+    def forget(self) -> None:
+        """See `Rendering.forget`."""
+        for rendering in self._all:
+            rendering.forget()
+
+
 class _Renderer:
     """One process, for one chat at a time."""
 

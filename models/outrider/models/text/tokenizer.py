@@ -14,18 +14,22 @@ import msgspec
 import tokenizers
 from outrider.models.gguf.header import is_gguf
 from outrider.models.text import files, pieces
+from outrider.models.text.added_tokens import Declared, completed, declared_tokens, special_texts
 from outrider.models.text.calls import call_format_of
 from outrider.models.text.chat import Part
+from outrider.models.text.ends import mark_special, special_tokens
 from outrider.models.text.errors import TextError
 from outrider.models.text.gguf_text import gguf_text
-from outrider.models.text.rendering import Rendering
+from outrider.models.text.rendering import Renderings
 
 
 class Tokenizer:
     """Encodes text to ids and decodes ids, for one vocabulary. Thread-safe.
 
-    ``eos_token_ids`` are the model's end-of-text ids; ``context_length`` is None if no file states it; ``call_format``
-    is the chat template's format of calls, None for an unknown format.
+    ``template`` renders chats, and ``tool_template`` those with tools where it is another. ``declared`` tokens and
+    ``special`` ones stand beside the ``definition``. ``eos_token_ids`` end an answer: those that the model's files
+    name, and those of `end_names` in `ends`. ``context_length`` is None if no file states it; ``call_format`` is the
+    chat template's format of calls, None for an unknown format.
     """
 
     def __init__(
@@ -34,22 +38,27 @@ class Tokenizer:
         *,
         names: Mapping[str, str] | None = None,
         template: str | None = None,
-        eos_token_ids: tuple[int, ...] = (),
+        tool_template: str | None = None,
+        eos_token_ids: Sequence[int] = (),
         context_length: int | None = None,
+        declared: Declared | None = None,
+        special: Sequence[str] = (),
     ) -> None:
         self._parsing = _load(definition)
+        if declared is not None and (whole := completed(definition, self._parsing, declared)) is not None:
+            self._parsing = _load(whole)
+        ends = mark_special(self._parsing, special, (template, tool_template))
         self._plain = _plain(self._parsing)
         self._vocabulary: dict[str, int] = self._parsing.get_vocab(with_added_tokens=True)
         self._kinds = pieces.decoder_kinds(_decoder(self._parsing))
-        self.special_tokens = {
-            str(added.content): number
-            for number, added in self._parsing.get_added_tokens_decoder().items()
-            if added.special
-        }
-        self.eos_token_ids = eos_token_ids or self._named_eos(names or {})
+        self.special_tokens = special_tokens(self._parsing)
+        named = [(names or {}).get("eos_token", ""), *ends]
+        self.eos_token_ids = tuple(
+            dict.fromkeys([*eos_token_ids, *(self._vocabulary[name] for name in named if name in self._vocabulary)])
+        )
         self.context_length = context_length
-        self.call_format = call_format_of(template)
-        self._chat = Rendering(template, names or {}, self.special_tokens) if template is not None else None
+        self.call_format = call_format_of(tool_template or template)
+        self._renderings = Renderings(template, tool_template, names or {}, self.special_tokens)
 
     @classmethod
     def load(cls, directory: Path) -> Self:
@@ -61,15 +70,19 @@ class Tokenizer:
             definition = path.read_bytes()
         except OSError as error:
             raise TextError(f"{path} cannot be read: {error.strerror}") from None
-        tokenizer_config = files.read_json(directory / "tokenizer_config.json")
+        tokenizer_config = files.tokenizer_config(directory)
         config = files.read_json(directory / "config.json")
         try:
+            templates = files.chat_templates(directory, tokenizer_config)
             return cls(
                 definition,
                 names=files.special_names(tokenizer_config),
-                template=files.chat_template(directory, tokenizer_config),
-                eos_token_ids=files.eos_ids([files.read_json(directory / "generation_config.json"), config]),
+                template=templates.default,
+                tool_template=templates.tool_use,
+                eos_token_ids=files.eos_ids(directory, config),
                 context_length=files.context_length(config, tokenizer_config),
+                declared=declared_tokens(directory, tokenizer_config),
+                special=special_texts(tokenizer_config),
             )
         except TextError as error:
             raise TextError(f"{directory}: {error}") from None
@@ -81,7 +94,8 @@ class Tokenizer:
             return cls(
                 text.definition,
                 names=text.names,
-                template=text.template,
+                template=text.templates.default,
+                tool_template=text.templates.tool_use,
                 eos_token_ids=text.eos_ids,
                 context_length=text.context_length,
             )
@@ -90,8 +104,7 @@ class Tokenizer:
 
     def forget(self) -> None:
         """Empties the library's cache of words, which are parts of texts, and ends the processes that render chats."""
-        if self._chat is not None:
-            self._chat.forget()
+        self._renderings.forget()
         for each in (self._parsing, self._plain):
             if (clear := getattr(each.model, "_clear_cache", None)) is not None:
                 clear()
@@ -118,7 +131,7 @@ class Tokenizer:
     @property
     def has_chat_template(self) -> bool:
         """Whether the model has a chat template."""
-        return self._chat is not None
+        return bool(self._renderings)
 
     @property
     def byte_level(self) -> bool:
@@ -144,9 +157,8 @@ class Tokenizer:
         return [e.ids for e in encoder.encode_batch_fast(list(texts), add_special_tokens=add_special)]
 
     def start_rendering(self) -> None:
-        """Starts the process that renders chats, if there is a template; `TextError` if that does not compile."""
-        if self._chat is not None:
-            self._chat.start()
+        """Starts the processes that render chats, one a template; `TextError` if a template does not compile."""
+        self._renderings.start()
 
     def encode_chat(
         self,
@@ -170,7 +182,7 @@ class Tokenizer:
         variables: Mapping[str, Any] | None = None,
     ) -> list[Part]:
         """The first half of `encode_chat`: the rendered chat in parts."""
-        return self._chat_or_error().parts(messages, tools, add_generation_prompt, variables)
+        return self._renderings.of(tools).parts(messages, tools, add_generation_prompt, variables)
 
     def begin_chat(
         self,
@@ -180,7 +192,7 @@ class Tokenizer:
         variables: Mapping[str, Any] | None = None,
     ) -> Future[list[Part]] | None:
         """As `chat_parts`, for event loops: see `Rendering.begin`."""
-        return self._chat_or_error().begin(messages, tools, add_generation_prompt, variables)
+        return self._renderings.of(tools).begin(messages, tools, add_generation_prompt, variables)
 
     def encode_parts(self, parts: Sequence[Part]) -> list[int]:
         """The second half of `encode_chat`: ids of the parts, joined."""
@@ -249,20 +261,15 @@ class Tokenizer:
             table[number] = b""
         return table
 
-    def _named_eos(self, names: Mapping[str, str]) -> tuple[int, ...]:
-        eos = self._vocabulary.get(names.get("eos_token", ""))
-        return () if eos is None else (eos,)
-
-    def _chat_or_error(self) -> Rendering:
-        if self._chat is None:
-            raise TextError("this model has no chat template: only plain completions are possible")
-        return self._chat
-
 
 def _load(definition: bytes) -> tokenizers.Tokenizer:
     try:
         loaded = tokenizers.Tokenizer.from_buffer(definition)
-    except Exception as error:
+    except BaseException as error:
+        if (
+            not isinstance(error, Exception) and type(error).__name__ != "PanicException"
+        ):  # which the library's Rust raises
+            raise
         raise TextError(f"tokenizer.json is corrupt: {error}") from None
     loaded.no_truncation()
     loaded.no_padding()

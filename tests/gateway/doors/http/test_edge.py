@@ -183,7 +183,8 @@ def test_what_clients_of_vllm_ask_is_there(http: httpx.Client) -> None:
     for ready in (http.get("/health"), http.get("/ping"), http.post("/ping")):
         assert (ready.status_code, ready.json()["models"]) == (200, [MODEL])
     assert [model["max_model_len"] for model in http.get("/v1/models").json()["data"]] == [CONTEXT]
-    assert http.get(f"/v1/models/{MODEL}").json()["max_model_len"] == CONTEXT
+    model = http.get(f"/v1/models/{MODEL}").json()
+    assert (model["max_model_len"], model["outrider"]) == (CONTEXT, {"end_token_ids": [0, 2]})
     told = http.post("/tokenize", json={"model": MODEL, "messages": CHAT})
     assert told.json() == http.post("/v1/tokenize", json={"model": MODEL, "messages": CHAT}).json()
     text = http.post("/detokenize", json={"tokens": told.json()["tokens"]})

@@ -12,6 +12,7 @@ from tests.gateway.stack import CONTEXT, MODEL, Stack
 from tests.models.text.makers import byte_level
 
 CHAT: Any = [{"role": "user", "content": "def f("}]
+CALL: Any = {"role": "assistant", "tool_calls": [{"type": "function", "function": {"name": "f", "arguments": "[1]"}}]}
 
 
 @pytest.fixture
@@ -46,6 +47,14 @@ def test_a_chat_becomes_the_ids_that_its_answer_counts(http: httpx.Client) -> No
     assert "<|im_start|>" in _post(http, "/detokenize", tokens=told["tokens"])["prompt"]
 
 
+def test_a_chat_has_the_same_ids_however_a_client_writes_it(http: httpx.Client) -> None:
+    def ids(**message: Any) -> Any:
+        return _post(http, "/tokenize", messages=[{"role": "system", "content": "a"} | message, *CHAT])["tokens"]
+
+    assert ids() == ids(role="developer") == ids(content=[{"type": "text", "text": "a"}])
+    assert ids() == ids(tool_calls=None, refusal=None, audio=None) == ids(tool_calls=[])
+
+
 @pytest.mark.parametrize(
     ("path", "body", "status", "param"),
     [
@@ -58,6 +67,8 @@ def test_a_chat_becomes_the_ids_that_its_answer_counts(http: httpx.Client) -> No
         ("tokenize", {"prompt": "a", "chat_template_kwargs": {}}, 400, "chat_template_kwargs"),
         ("tokenize", {"prompt": "a", "model": "none"}, 404, "model"),
         ("tokenize", {"prompt": "a" * (CONTEXT + 1)}, 400, "prompt"),
+        ("tokenize", {"messages": [*CHAT, CALL]}, 400, "messages[1].tool_calls[0].function.arguments"),
+        ("chat/completions", {"messages": [*CHAT, CALL]}, 400, "messages[1].tool_calls[0].function.arguments"),
         ("detokenize", {}, 400, "tokens"),
         ("detokenize", {"tokens": [1 << 30]}, 400, "tokens"),
         ("detokenize", {"tokens": [-1]}, 400, "tokens[0]"),

@@ -15,6 +15,7 @@ from tests.gateway.strict_client import TOOL
 pytestmark = pytest.mark.timeout(300)
 IMAGE = {"type": "input_image", "image_url": "http://localhost"}
 UNMEANT = {"type": 7}
+CALL = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
 JSON_OBJECT = {"text": {"format": {"type": "json_object"}}}
 
 
@@ -48,6 +49,8 @@ def test_what_is_not_stored_or_no_response_is_not_found(http: httpx.Client) -> N
         ),
         ({"input": [{"role": "user", "content": [{"type": "output_text", "text": ""}]}]}, "input[0].content", "assist"),
         ({"input": [{"role": "cook", "content": ""}]}, "input[0].role", "cook"),
+        ({"input": [CALL | {"arguments": "[1]"}]}, "input[0].arguments", "must be the text of a JSON object"),
+        ({"input": [CALL | {"arguments": '{"a"'}]}, "input[0].arguments", "must be the text of a JSON object"),
         ({"max_tokens": 5}, "max_tokens", "not supported"),
         ({"max_output_tokens": 0}, "max_output_tokens", "at least 1"),
         ({"input": "a" * (CONTEXT + 1)}, "input", "tokens"),

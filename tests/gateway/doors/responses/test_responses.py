@@ -167,7 +167,7 @@ async def test_what_a_response_was_asked_with_is_listed_anywhere(
     ] * 2
     texts = [item.content[0].text for item in items if item.type == "message"]
     assert texts == ["a", "b", first.output_text, "c"]
-    assert [item.role for item in items if item.type == "message"] == ["system", "user", "assistant", "user"]
+    assert [item.role for item in items if item.type == "message"] == ["developer", "user", "assistant", "user"]
     assert (items[2].arguments, items[3].output) == ("{}", "done")
     latest = await elsewhere.responses.input_items.list(made.id)
     assert [item.id for item in latest.data] == [item.id for item in reversed(items)]

@@ -25,6 +25,7 @@ from outrider.gateway.doors.schema.ignored import announce, collector
 from outrider.gateway.generation.flight import Flight
 from outrider.gateway.generation.in_flight import Flights
 from outrider.gateway.generation.intake import Generations
+from outrider.gateway.requests.models import ServedModel
 from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.streams.reassembly import join
 from outrider.mesh.errors import InvalidRequest
@@ -34,10 +35,16 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 
+class ModelFacts(msgspec.Struct):
+    """``outrider`` of a model: the ids of the tokens that end an answer."""
+
+    end_token_ids: list[int]
+
+
 class ModelBody(msgspec.Struct):
     """A model in the list; ``max_model_len``, which vLLM has too, is the number of tokens that its context holds.
 
-    The context of a cold model is not known before a verifier serves the model.
+    Neither the context nor ``outrider`` of a cold model is known before a verifier serves the model.
     """
 
     id: str
@@ -45,6 +52,7 @@ class ModelBody(msgspec.Struct):
     max_model_len: int | UnsetType = UNSET
     object: str = "model"
     owned_by: str = "outrider"
+    outrider: ModelFacts | UnsetType = UNSET
 
 
 class ModelList(msgspec.Struct):
@@ -76,15 +84,19 @@ class OpenAiRoutes:
     async def _models(self, request: Request) -> Response:
         may_use = request.state.admission.caller.may_use
         models = self._generations.models
-        contexts = {model.name: model.context_length for model in models.all()}
-        return json_response(
-            ModelList([ModelBody(name, self._created, contexts.get(name, UNSET)) for name in models.names(may_use)])
-        )
+        served = {model.name: model for model in models.all()}
+        return json_response(ModelList([self._body(name, served.get(name)) for name in models.names(may_use)]))
 
     async def _model(self, request: Request) -> Response:
         may_use = request.state.admission.caller.may_use
         served = self._generations.models.find(request.path_params["model"], may_use)
-        return json_response(ModelBody(served.name, self._created, served.context_length))
+        return json_response(self._body(served.name, served))
+
+    def _body(self, name: str, served: ServedModel | None) -> ModelBody:
+        if served is None:
+            return ModelBody(name, self._created)
+        facts = ModelFacts(self._generations.models.end_token_ids(served))
+        return ModelBody(name, self._created, served.context_length, outrider=facts)
 
     async def _generate(
         self, request: Request, read: Callable[[bytes, list[str] | None], CompletionBody | ChatBody]

@@ -23,7 +23,7 @@ class MessageItem(msgspec.Struct, tag_field="type", tag="message"):
     """A message of the conversation."""
 
     id: str
-    role: Literal["user", "assistant", "system"]
+    role: Literal["user", "assistant", "system", "developer"]
     content: list[InputPart | TextPart]
     status: Literal["completed"] = "completed"
 

@@ -11,9 +11,6 @@ from outrider.gateway.doors.schema.parameters import convert
 from outrider.gateway.doors.schema.prompts import require_few_messages
 from outrider.mesh.errors import InvalidRequest
 
-_ROLES = {"developer": "system"}
-"""Names of roles in templates, if they differ."""
-
 Message = dict[str, Any]
 
 
@@ -44,7 +41,7 @@ class InputMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_
 
     def messages(self) -> list[Message]:
         """The item as messages for a template."""
-        return [{"role": _ROLES.get(self.role, self.role), "content": _text(self.content)}]
+        return [{"role": self.role, "content": _text(self.content)}]
 
 
 class FunctionCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="function_call"):
@@ -99,11 +96,11 @@ def messages(value: str | list[dict[str, Any]]) -> list[Message]:
 
 
 def answer_messages(output: list[OutputItem]) -> list[Message]:
-    """A response's output as a message of the conversation; no message if there is no output."""
+    """A response's output as a message of the conversation, without a call that was cut off; none without output."""
     calls = [
         {"id": item.call_id, "type": "function", "function": {"name": item.name, "arguments": item.arguments}}
         for item in output
-        if isinstance(item, OutputCall)
+        if isinstance(item, OutputCall) and item.status == "completed"
     ]
     text = "".join(part.text for item in output if isinstance(item, OutputMessage) for part in item.content)
     message: Message = {"role": "assistant", "content": text}
@@ -115,7 +112,17 @@ def _item(raw: dict[str, Any], name: str) -> InputMessage | FunctionCall | Funct
     item: InputMessage | FunctionCall | FunctionCallOutput = convert(name, fields, Item)
     if isinstance(item, InputMessage) and item.role != "assistant" and _has_output(item.content):
         raise InvalidRequest(f"{name}.content: only the assistant has output_text", param=f"{name}.content")
+    if isinstance(item, FunctionCall) and not _is_object(item.arguments):
+        raise InvalidRequest(f"{name}.arguments must be the text of a JSON object", param=f"{name}.arguments")
     return item
+
+
+def _is_object(arguments: str) -> bool:
+    """Whether arguments are JSON of an object; no text, which stands for no arguments, is as good."""
+    try:
+        return not arguments.strip() or isinstance(msgspec.json.decode(arguments), dict | None)
+    except msgspec.DecodeError:
+        return False
 
 
 def _has_output(content: Parts) -> bool:

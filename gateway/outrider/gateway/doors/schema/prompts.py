@@ -55,7 +55,8 @@ TemplateKwargs = Annotated[
 def chat(messages: Sequence[Mapping[str, Any]], variables: Mapping[str, Any] | None = None) -> Messages:
     """The prompt of a chat, with the template's ``variables``. The parts of a message's content become one text.
 
-    Other fields of messages go to the template unchanged. Raises `InvalidRequest`.
+    Other members of messages go on unchanged: the tokenizer, which knows the template, makes messages normal. Raises
+    `InvalidRequest`.
     """
     require_few_messages(messages, "messages")
     flat = [_message(message, f"messages[{place}]") for place, message in enumerate(messages)]
