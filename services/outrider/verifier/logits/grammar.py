@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from time import thread_time
 from typing import TYPE_CHECKING
@@ -161,45 +161,45 @@ class Guide:
 
     def ready(self) -> bool:
         """Whether a step would not wait for the next mask; has another thread compute the mask of a slow grammar."""
-        return not self._grammar.slow or self._ahead.ready(len(self._tokens), self._mask)
+        return not self._grammar.slow or self._ahead.ready(len(self._tokens), self._next_mask)
 
     def prune(self, guesses: MergedTree) -> MergedTree:
         """The guesses that the grammar allows and that do not end the answer, as many as `_STEP_S` has masks for."""
         if self._grammar.slow:
             return NO_GUESSES
-        nodes = list(self._walk(guesses))[: int(_STEP_S / max(self._mask_s, 1e-6))]
-        if self._failed():
+        nodes = [node for node, _ in self._walk(guesses)][: int(_STEP_S / max(self._mask_s, 1e-6))]
+        if self._failed(self._matcher):
             return NO_GUESSES
         return guesses if len(nodes) == len(guesses) else guesses.take(nodes)
 
     def edit(self, batch: EditBatch, row: int, guesses: MergedTree) -> None:
-        """As `Rule.edit`; leaves the rows of guesses that `prune` drops unchanged."""
-        batch.allow(row, self._ahead.take(len(self._tokens), self._mask))
-        unmasked = set(range(len(guesses)))
-        for node in self._walk(guesses):
-            batch.allow(row + 1 + node, self._mask())
-            unmasked.discard(node)
-        if self._failed():
-            for node in unmasked:
-                batch.allow(row + 1 + node, None)
+        """As `Rule.edit`; nothing can be drawn behind a guess that the grammar does not allow."""
+        batch.allow(row, self._ahead.take(len(self._tokens), self._next_mask))
+        masks = {node: self._mask(matcher) for node, matcher in self._walk(guesses)}
+        for node in range(len(guesses)):
+            batch.allow(row + 1 + node, masks.get(node))
 
-    def _mask(self) -> bytes | None:
-        """The bits of the tokens that may come next; None if the matcher has failed."""
+    def _next_mask(self) -> bytes | None:
+        """As `_mask`, behind the sequence's tokens."""
         self._catch_up()
-        if self._matcher.is_error():
+        return self._mask(self._matcher)
+
+    def _mask(self, matcher: LLMatcher) -> bytes | None:
+        """The bits of the tokens that may come next; None if the matcher has failed."""
+        if self._failed(matcher):
             return None
         began = self._grammar.clock()
-        bits = self._matcher.compute_bitmask()
+        bits = matcher.compute_bitmask()
         self._mask_s += _SHARE * (self._grammar.clock() - began - self._mask_s)
         self._grammar.slow = self._grammar.slow or self._mask_s > _SLOW_S
-        return None if self._matcher.is_error() else bits
+        return None if self._failed(matcher) else bits
 
-    def _failed(self) -> bool:
-        """Whether the matcher has failed. A failure is final, and all matchers that share the lexer fail too."""
-        if self._matcher.is_error():
+    def _failed(self, matcher: LLMatcher) -> bool:
+        """Whether a matcher has failed. A failure is final, and all matchers that share the lexer fail too."""
+        if matcher.is_error():
             self._grammar.failed = True
-            self.failure = f"the grammar is too complex to be followed: {error_of(self._matcher)}"
-        return self._matcher.is_error()
+            self.failure = f"the grammar is too complex to be followed: {error_of(matcher)}"
+        return matcher.is_error()
 
     def _catch_up(self) -> None:
         new = self._tokens[self._read :]
@@ -207,23 +207,22 @@ class Guide:
             self._matcher.consume_tokens(new)
             self._read = len(self._tokens)
 
-    def _walk(self, guesses: MergedTree) -> Iterator[int]:
-        """Walks the tree depth first and yields each allowed node, with the matcher right behind that node."""
+    def _walk(self, guesses: MergedTree) -> Iterator[tuple[int, LLMatcher]]:
+        """Each allowed node with a matcher right behind it, which later nodes may use up.
+
+        No matcher goes back: llguidance keeps a matcher's last mask, and gives it again, after a rollback, at another
+        place with as many lexemes.
+        """
         self._catch_up()
-        children: list[list[int]] = [[] for _ in range(len(guesses) + 1)]
-        for node, parent in enumerate(guesses.parents):
-            children[parent + 1].append(node)
-        stack, depth = [(node, 1) for node in children[0]], 0
-        while stack:
-            node, level = stack.pop()
-            self._matcher.rollback(depth - level + 1)
-            depth = level - 1
-            token = guesses.tokens[node]
-            if token not in self._stops and self._matcher.try_consume_tokens([token]):
-                depth = level
-                yield node
-                stack.extend((child, level + 1) for child in children[node + 1])
-        self._matcher.rollback(depth)
+        behind, children = {-1: self._matcher}, Counter([-1, *guesses.parents])
+        for node, (token, parent) in enumerate(zip(guesses.tokens, guesses.parents, strict=True)):
+            children[parent] -= 1
+            if token in self._stops or (above := behind.get(parent)) is None:
+                continue
+            matcher = above.deep_copy() if children[parent] else above
+            if matcher.try_consume_tokens([token]):
+                behind[node] = matcher
+                yield node, matcher
 
 
 def kind_and_text(message: pb.Grammar) -> tuple[str, str]:
