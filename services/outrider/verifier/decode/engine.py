@@ -12,6 +12,7 @@ from outrider.verifier.decode.answer import Answers
 from outrider.verifier.decode.committer import Committer
 from outrider.verifier.decode.outcome import Outcome, QueuePlace, Tally
 from outrider.verifier.decode.page_cache import NoCache, PageCache
+from outrider.verifier.decode.places import Misplaced
 from outrider.verifier.decode.roster import Roster
 from outrider.verifier.decode.runner import BrokenLogits, DrawnRows, Runner, Work
 from outrider.verifier.decode.step_meter import StepMeter
@@ -200,11 +201,16 @@ class Engine:
     def _run(self, works: list[Work]) -> Iterator[tuple[Work, DrawnRows]]:
         """Each of ``works`` and what it drew, to be committed at once.
 
-        If a step fails, its sequences run one by one, and those that fail alone end. After `_MOST_FAULTS` failures in a
-        row the error is raised: the verifier itself is at fault.
+        A sequence whose draw is refused ends, and the others run again. If a step fails, its sequences run one by one,
+        and those that fail alone end. After `_MOST_FAULTS` failures in a row the error is raised: the verifier itself
+        is at fault.
         """
         try:
             drawn = self.runner.run(works) if works else []
+        except Misplaced as error:
+            self.tally.refused_draws += 1
+            self._fail(error.sequence, error)
+            yield from self._run([work for work in works if work.sequence is not error.sequence])
         except Exception as error:
             if len(works) > 1:
                 for work in works:
@@ -229,7 +235,8 @@ class Engine:
         return works
 
     def _fail(self, sequence: Sequence, error: Exception) -> None:
-        why = str(error) if isinstance(error, BrokenLogits) else f"the step failed: {type(error).__name__}"
+        known = isinstance(error, BrokenLogits | Misplaced)
+        why = str(error) if known else f"the step failed: {type(error).__name__}"
         _log.error("a request failed a step", request=sequence.request.id, exc_info=error)
         self._committer.stop(sequence, Finish.ERROR, why)
 

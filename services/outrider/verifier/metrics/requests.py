@@ -17,6 +17,9 @@ _PREFILL = distributions("verifier_prefill_seconds", "From a request's first ste
 _DECODE = distributions("verifier_decode_seconds", "From a request's first token to its end.", _MODEL)
 _PREEMPTED = counter("verifier_preemptions", "Preemptions: a sequence lost its pages and waits again.", _MODEL)
 _EXPIRED = counter("verifier_expired_requests", "Requests whose deadline passed, in the queue or later.", _MODEL)
+_REFUSED_DRAWS = counter(
+    "verifier_refused_draws", "Requests that failed because logits, dice or mask of a draw belonged elsewhere.", _MODEL
+)
 _UNMEETABLE = counter(
     "verifier_unmeetable_requests", "Requests refused because they would miss their deadline.", _MODEL
 )
@@ -37,6 +40,7 @@ class RequestMetrics:
         tally, scheduler = self._engine.tally, self._engine.scheduler
         self._totals.bring(_PREEMPTED, scheduler.preempted, self._model)
         self._totals.bring(_EXPIRED, tally.expired, self._model)
+        self._totals.bring(_REFUSED_DRAWS, tally.refused_draws, self._model)
         _RUNNING.labels(self._model).set(len(scheduler.running))
         _WAITING.labels(self._model).set(len(scheduler.waiting))
 
