@@ -19,32 +19,7 @@ from outrider.wire.frames import Finish, Frame
 
 from tests.toy_model import save_toy
 from tests.verifier.engines import VOCABULARY, MakeEngine, outcome_of, random_drafter, request, requests, run
-
-ALL = b"\xff" * 64
-
-
-class Lax:
-    """A grammar that allows everything, and a guide of one sequence in it."""
-
-    failure = None
-
-    def guide(self, tokens: list[int], prompt: int, stop_ids: frozenset[int]) -> Lax:
-        made = type(self)()
-        made.tokens, made.prompt = tokens, prompt
-        return made
-
-    def ready(self) -> bool:
-        return True
-
-    def prune(self, guesses: MergedTree) -> MergedTree:
-        return guesses
-
-    def edit(self, batch: EditBatch, row: int, guesses: MergedTree) -> None:
-        for node, depth in enumerate([0, *guesses.depths]):
-            batch.allow(row + node, self.mask(len(self.tokens) + depth))
-
-    def mask(self, place: int) -> Mask:
-        return Mask(self.tokens, place, ALL)
+from tests.verifier.masks import ALL, Lax
 
 
 class Late(Lax):

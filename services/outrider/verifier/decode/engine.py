@@ -9,6 +9,7 @@ from time import perf_counter, sleep
 from outrider.mesh.telemetry import get_logger
 from outrider.models.speculation import DraftTree, MergedTree
 from outrider.verifier.decode.answer import Answers
+from outrider.verifier.decode.audit import Auditor
 from outrider.verifier.decode.committer import Committer
 from outrider.verifier.decode.outcome import Outcome, QueuePlace, Tally
 from outrider.verifier.decode.page_cache import NoCache, PageCache
@@ -43,6 +44,10 @@ class Engine:
         answers: creates answers.
         cache: gets full pages, and may bring pages that a sequence lacks.
         clock: seconds, to measure steps.
+        audit_share: share of the finished answers that is replayed.
+
+    Attributes:
+        auditor: replays finished answers between steps.
     """
 
     def __init__(
@@ -54,12 +59,16 @@ class Engine:
         answers: Answers,
         cache: PageCache | None = None,
         clock: Callable[[], float] = perf_counter,
+        audit_share: float = 0.0,
     ) -> None:
         self.runner, self.scheduler, self.guessing, self.estimate = runner, scheduler, guessing, estimate
         self._cache: PageCache = cache or NoCache()
         self._answers, self._roster, self._faults = answers, Roster(), 0
         self._meter = StepMeter(guessing, estimate, clock)
-        self._committer = Committer(runner, scheduler, guessing, estimate, self._roster, self._cache, self.tally)
+        self.auditor = Auditor(runner, scheduler, audit_share)
+        self._committer = Committer(
+            runner, scheduler, guessing, estimate, self._roster, self._cache, self.tally, self.auditor.offer
+        )
 
     @property
     def tally(self) -> Tally:
@@ -159,6 +168,7 @@ class Engine:
         for sequence in ended:
             self._committer.stop(sequence, Finish.CANCELLED, reason)
         self.guessing.forget(tenant)
+        self.auditor.forget(tenant)
         return len(ended), self.scheduler.pages.forget(tenant)
 
     def expire(self) -> None:
@@ -190,6 +200,14 @@ class Engine:
         outcome = self.take_outcome()
         outcome.spans = self._meter.spans
         return outcome
+
+    def audit(self) -> bool:
+        """Replays a part of a finished answer, between two steps; whether there is more to replay."""
+        if not self.auditor.busy:
+            return False
+        self._meter.pause()
+        self.auditor.run()
+        return self.auditor.busy
 
     def _expire(self) -> None:
         """Ends sequences whose deadline has passed, before they cost another step."""

@@ -20,6 +20,12 @@ _EXPIRED = counter("verifier_expired_requests", "Requests whose deadline passed,
 _REFUSED_DRAWS = counter(
     "verifier_refused_draws", "Requests that failed because logits, dice or mask of a draw belonged elsewhere.", _MODEL
 )
+_AUDITED = counter(
+    "verifier_audited",
+    "Finished answers that verifier.audit_share chose for a replay, by outcome: same, different (a token was not the "
+    "target's), cancelled (under load, or out of pages), skipped (a slow grammar), failed.",
+    ["model", "outcome"],
+)
 _UNMEETABLE = counter(
     "verifier_unmeetable_requests", "Requests refused because they would miss their deadline.", _MODEL
 )
@@ -41,6 +47,8 @@ class RequestMetrics:
         self._totals.bring(_PREEMPTED, scheduler.preempted, self._model)
         self._totals.bring(_EXPIRED, tally.expired, self._model)
         self._totals.bring(_REFUSED_DRAWS, tally.refused_draws, self._model)
+        for outcome, count in self._engine.auditor.outcomes.items():
+            self._totals.bring(_AUDITED, count, self._model, outcome)
         _RUNNING.labels(self._model).set(len(scheduler.running))
         _WAITING.labels(self._model).set(len(scheduler.waiting))
 
