@@ -231,6 +231,7 @@ class Engine:
             yield from self._run([work for work in works if work.sequence is not error.sequence])
         except Exception as error:
             if len(works) > 1:
+                _log.warning("a step failed, and its sequences run one by one", sequences=len(works), exc_info=error)
                 for work in works:
                     yield from self._run([work])
                 return
