@@ -52,6 +52,7 @@ def make_engine(tmp_path: Path) -> MakeEngine:
         pinned: int = 0,
         cache: Callable[[KvPool, Scheduler], PageCache] | None = None,
         timer: Callable[[], float] = time.perf_counter,
+        audit_share: float = 0.0,
     ) -> CheckedEngine:
         directory = tmp_path / f"toy-{vocabulary}"
         if not directory.exists():
@@ -61,6 +62,6 @@ def make_engine(tmp_path: Path) -> MakeEngine:
         limits = Limits(running, waiting, prefill_rows, guesses, 63, 8, context, 0, rows, static, aging_s, pinned)
         scheduler = Scheduler(limits, PageTable(pages), b"toy", clock)
         tokenizer, chosen = Tokenizer.load(directory), policy or (DrafterPolicy() if judged else None)
-        return build_engine(model, tokenizer, scheduler, drafters, cost, rule, chosen, cache, timer)
+        return build_engine(model, tokenizer, scheduler, drafters, cost, rule, chosen, cache, timer, audit_share)
 
     return make

@@ -87,12 +87,12 @@ class CheckedEngine(Engine):
 
     def step(self) -> Outcome:
         outcome = super().step()
-        self.scheduler.check()
+        self.scheduler.check(self.auditor.sequences)
         return outcome
 
     def cancel(self, request_id: str, reason: str | None = None) -> bool:
         found = super().cancel(request_id, reason)
-        self.scheduler.check()
+        self.scheduler.check(self.auditor.sequences)
         return found
 
 
@@ -106,13 +106,15 @@ def build_engine(
     policy: DrafterPolicy | None = None,
     cache: Callable[[KvPool, Scheduler], PageCache] | None = None,
     timer: Callable[[], float] = time.perf_counter,
+    audit_share: float = 0.0,
 ) -> CheckedEngine:
     """An engine over ``model`` whose drafters are asked at every step, unless ``policy`` decides."""
     runner = WatchedRunner(model, scheduler.pages.total, scheduler.limits.page_size, rule)
     view = TargetView(runner.rule, model.config.vocab_size, runner.hidden)
     guessing = Guessing(view, scheduler, cost, drafters, policy or AskAlways(), timer)
     pages = None if cache is None else cache(runner.pool, scheduler)
-    return CheckedEngine(runner, scheduler, guessing, Estimate(cost), Answers(tokenizer), pages, timer)
+    parts = runner, scheduler, guessing, Estimate(cost), Answers(tokenizer), pages, timer
+    return CheckedEngine(*parts, audit_share=audit_share)
 
 
 def random_drafter() -> RandomDrafter:

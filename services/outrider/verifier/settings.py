@@ -159,6 +159,15 @@ class VerifierSettings(Settings, kw_only=True, frozen=True):
         Meta(description="rule of acceptance, by plug-in name: race, rejection, or typical (lossy)"),
     ] = "race"
     acceptance_options: Annotated[dict[str, Any], Meta(description="settings of the rule of acceptance")] = {}
+    audit_share: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1,
+            description="share of the finished answers that is replayed where no request waits, to notice tokens that "
+            "are not the target's; 0: none",
+        ),
+    ] = 0.0
     drafters: Annotated[
         list[str],
         Meta(

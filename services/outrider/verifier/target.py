@@ -14,9 +14,11 @@ from outrider.models import store
 from outrider.models.config import ModelConfig
 from outrider.models.kv.pages import PageTable
 from outrider.models.llama import LlamaModel, ModelError
+from outrider.models.speculation import Acceptance
 from outrider.models.text import TextError, Tokenizer
 from outrider.native.levels import LevelError
 from outrider.native.presence import notice
+from outrider.verifier.acceptance.accept import Race
 from outrider.verifier.decode.answer import Answers
 from outrider.verifier.decode.engine import Engine
 from outrider.verifier.decode.page_cache import PageCache
@@ -70,6 +72,7 @@ class Target:
         token_s: measured seconds for a token of a prompt.
         drafters: names of drafters that requests may use; grows when proposers join.
         cost: measured seconds of a step by rows.
+        audit_share: share of the finished answers that the engine replays.
     """
 
     directory: Path
@@ -88,6 +91,7 @@ class Target:
     estimate: Estimate
     guessing: Guessing
     parts: Parts = PARTS
+    audit_share: float = 0.0
 
     @classmethod
     def load(cls, settings: VerifierSettings, parts: Parts = PARTS) -> Target:
@@ -123,7 +127,7 @@ class Target:
         with measuring_alone():
             count = page_count(model, settings)
             room = _room(model, settings, count)
-            runner = Runner(model, count, settings.page_size, make_rule(settings))
+            runner = Runner(model, count, settings.page_size, _rule(settings))
         pages = PageTable(count, _page_cost(config, settings.page_size))
         cost = runner.measure(min(_MEASURED_CONTEXT, room - 65), settings.max_guesses + 1)
         milliseconds = [round(s * 1e3, 2) for s in cost.seconds]
@@ -150,12 +154,13 @@ class Target:
             estimate=Estimate(cost),
             guessing=Guessing(view, scheduler, cost, drafters, parts.policy()),
             parts=parts,
+            audit_share=settings.audit_share,
         )
 
     def engine(self, cache: PageCache | None = None) -> Engine:
         """The engine over these parts, with its ``cache`` of pages; create only one."""
-        answers = Answers(self.tokenizer)
-        return self.parts.engine(self.runner, self.scheduler, self.guessing, self.estimate, answers, cache)
+        parts = self.runner, self.scheduler, self.guessing, self.estimate, Answers(self.tokenizer), cache
+        return self.parts.engine(*parts, audit_share=self.audit_share)
 
 
 def _load_tokenizer(directory: Path) -> Tokenizer:
@@ -174,6 +179,17 @@ def _load_model(directory: Path, settings: VerifierSettings) -> LlamaModel:
         kv_dtype=settings.kv_dtype,
         graphs=settings.cuda_graphs,
     )
+
+
+def _rule(settings: VerifierSettings) -> Acceptance:
+    """The rule of acceptance; `ConfigError` if answers depend on more than a replay can know."""
+    rule = make_rule(settings)
+    if settings.audit_share and (settings.determinism != "strict" or not isinstance(rule, Race)):
+        raise ConfigError(
+            f'audit_share = {settings.audit_share:g} needs determinism = "strict" and acceptance = "race": '
+            "with others a replay may differ though nothing is wrong"
+        )
+    return rule
 
 
 def _room(model: LlamaModel, settings: VerifierSettings, pages: int) -> int:

@@ -13,7 +13,7 @@ from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.kernels.race_sample import Truncation, edited_logits
 from outrider.models.sampling import Sampling, draws
 from outrider.models.speculation import MergedTree
-from outrider.verifier.logits.edits import EditBatch, History
+from outrider.verifier.logits.edits import EditBatch, History, Mask
 from outrider.verifier.logits.likelihood import score
 from outrider.verifier.requests.sequence import Request
 from outrider.wire.frames import Finish
@@ -120,16 +120,21 @@ class Rule:
         return guesses
 
     def edit(self, batch: EditBatch, row: int, guesses: MergedTree) -> None:
+        for node, depth in enumerate([0, *guesses.depths], row):
+            batch.allow(node, Mask(self.said, len(self.said) + depth, b"\xff" * 64))
+        self.change(batch, row, guesses)
+
+    def change(self, batch: EditBatch, row: int, guesses: MergedTree) -> None:
         self.history.edit(batch, row, guesses)
 
 
 class OneTokenAStep(Rule):
-    def edit(self, batch: EditBatch, row: int, guesses: MergedTree) -> None:
+    def change(self, batch: EditBatch, row: int, guesses: MergedTree) -> None:
         self.history.edit(batch, row, MergedTree(guesses.tokens, [-1] * len(guesses)))
 
 
 class MissingAtGuesses(Rule):
-    def edit(self, batch: EditBatch, row: int, guesses: MergedTree) -> None:
+    def change(self, batch: EditBatch, row: int, guesses: MergedTree) -> None:
         self.history.edit(batch, row, MergedTree())
 
 

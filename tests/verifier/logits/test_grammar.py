@@ -241,6 +241,75 @@ def test_only_guesses_that_the_grammar_allows_are_kept(grammars: Grammars, direc
     assert [row[EOS] for row in allowed[4:]] == [False, False, False, True, False, False]
 
 
+STRINGS = {"type": "array", "items": {"type": "string", "maxLength": 2}, "minItems": 2, "maxItems": 40}
+
+
+def mask_of(grammar: Grammar, tokens: list[int]) -> list[bool] | None:
+    """What the grammar allows behind ``tokens``, by a matcher that has made no other mask."""
+    batch = EditBatch(381)
+    grammar.guide(tokens, 0, frozenset({EOS})).edit(batch, 0, MergedTree())
+    return bits(batch, 1, 381)[0]
+
+
+def chain(tree: MergedTree, tokens: Sequence[int], above: int = -1) -> int:
+    """Adds ``tokens`` one below the other; returns the last node."""
+    for token in tokens:
+        tree.append(token, above, 0.5, 1 + (tree.depths[above] if above >= 0 else 0), 0.5, "d")
+        above = len(tree) - 1
+    return above
+
+
+def test_a_mask_is_that_of_its_own_place_whatever_was_guessed_before(grammars: Grammars, directory: Path) -> None:
+    ids = [token for text in '["a' for token in Tokenizer.load(directory).encode(text)]
+    letters = {text: Tokenizer.load(directory).encode(text)[0] for text in '", a]'}
+    grammar = grammars.compile(pb.Grammar(json_schema=json.dumps(STRINGS)))
+    guessed, said = [letters[text] for text in '","a" '], [letters[text] for text in '" , ']
+    tree = MergedTree()
+    chain(tree, guessed)
+    guide = grammar.guide(ids, 0, frozenset({EOS}))
+    guide.edit(EditBatch(381), 0, tree)
+    ids += said
+    batch = EditBatch(381)
+    guide.edit(batch, 0, MergedTree())
+    assert bits(batch, 1, 381)[0] == mask_of(grammar, ids)
+    beside = MergedTree()
+    chain(beside, guessed)
+    chain(beside, said)
+    batch = EditBatch(381)
+    grammar.guide(ids[:3], 0, frozenset({EOS})).edit(batch, 0, beside)
+    assert bits(batch, 1 + len(beside), 381)[-1] == mask_of(grammar, ids)
+
+
+def test_masks_of_trees_are_those_of_their_paths(grammars: Grammars, directory: Path) -> None:
+    dice, compared = random.Random(5), 0
+    marks = {Tokenizer.load(directory).encode(text)[0] for text in '", []'}
+    for schema in (STRINGS, SCHEMA) * 12:
+        grammar, tokens = grammars.compile(pb.Grammar(json_schema=json.dumps(schema))), list[int]()
+        guide = grammar.guide(tokens, 0, frozenset({EOS}))
+        for _ in range(8):
+            tree = MergedTree()
+            for above in [-1] * dice.randint(1, 3):
+                for _ in range(dice.randint(1, 7)):
+                    allowed = mask_of(grammar, tokens + [tree.tokens[node] for node in path_to(tree, above)])
+                    may = [token for token, yes in enumerate(allowed or []) if yes and token != EOS]
+                    above = chain(
+                        tree, [dice.choice([token for token in may if token in marks] or may or [EOS])], above
+                    )
+            batch, kept = EditBatch(381), guide.prune(tree)
+            guide.edit(batch, 0, kept)
+            for node, mask in enumerate(bits(batch, 1 + len(kept), 381), start=-1):
+                assert mask == mask_of(grammar, tokens + [kept.tokens[at] for at in path_to(kept, node)])
+                compared += 1
+            if len(kept):
+                tokens += [kept.tokens[at] for at in path_to(kept, dice.randrange(len(kept)))]
+    assert compared > 1000
+
+
+def path_to(tree: MergedTree, node: int) -> list[int]:
+    """The nodes from the top down to ``node``; none for -1."""
+    return [] if node < 0 else [*path_to(tree, tree.parents[node]), node]
+
+
 @pytest.mark.parametrize(
     ("grammar", "message"),
     [
@@ -318,7 +387,7 @@ def test_a_grammar_that_is_too_complex_at_a_guess_lets_nothing_be_drawn_from_the
     guide = grammars.compile(message).guide(tokens, 1, frozenset({EOS}))
     first, second = EditBatch(381), EditBatch(381)
     guide.edit(first, 0, tree)
-    assert [any(row) for row in bits(first, 4, 381)] == [True, True, False, True]
+    assert [any(row) for row in bits(first, 4, 381)] == [True, True, False, False]
     tokens.append(a)
     assert len(guide.prune(tree)) == 0
     guide.edit(second, 0, MergedTree())

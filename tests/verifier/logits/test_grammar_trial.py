@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from outrider.mesh.errors import InvalidRequest, OutriderError, Unavailable
+from outrider.mesh.errors import Internal, InvalidRequest, OutriderError, Unavailable
 from outrider.v1 import sampling_pb2 as pb
 from outrider.verifier.logits.deep_threads import in_deep_thread
-from outrider.verifier.logits.grammar import Grammars
+from outrider.verifier.logits.grammar import Grammar, Grammars
 from outrider.verifier.logits.grammar_compiler import Compiler
 from outrider.verifier.logits.grammar_trial import Trial
 
@@ -288,3 +288,17 @@ async def test_a_caller_that_leaves_leaves_the_process_to_others(make: Make, tok
     same[1].cancel()
     assert await same[2] is await compiler.compile(pb.Grammar(regex="same"), "c")
     assert await compiler.compile(pb.Grammar(json_schema=json.dumps({"type": "null"})), "a")
+
+
+class Confused(Grammars):
+    """Compiles another definition than it is asked for."""
+
+    def compile(self, message: pb.Grammar, llg_definition: str | None = None, tenant: str = "") -> Grammar:
+        return super().compile(pb.Grammar(regex="other"), None, tenant)
+
+
+async def test_a_grammar_of_another_definition_is_not_used(make: Make, tokenizer: Callable[[], bytes]) -> None:
+    compiler = Compiler(Confused(tokenizer, 384, frozenset({0})), make())
+    with pytest.raises(Internal):
+        await compiler.compile(pb.Grammar(regex="[ab]"), "t")
+    assert await compiler.compile(pb.Grammar(regex="other"), "t")

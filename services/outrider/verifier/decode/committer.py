@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from outrider.mesh.telemetry import traceparent
 from outrider.models.speculation import NO_GUESSES, MergedTree
 from outrider.verifier.acceptance.accept import AcceptedPath, walk
@@ -22,6 +24,8 @@ _NO_TOKEN = "the request's own rules (bad_words, min_tokens, a grammar) leave no
 class Committer:
     """Applies the target's decisions to sequences, and collects the outcome for readers and drafters.
 
+    ``audit`` gets each sequence whose answer is complete.
+
     Attributes:
         outcome: outcome since the last `take`.
     """
@@ -35,9 +39,10 @@ class Committer:
         roster: Roster,
         cache: PageCache,
         tally: Tally,
+        audit: Callable[[Sequence], None],
     ) -> None:
         self._keep, self._scheduler, self._guessing, self._estimate = runner.keep, scheduler, guessing, estimate
-        self._roster, self._cache, self._tally = roster, cache, tally
+        self._roster, self._cache, self._tally, self._audit = roster, cache, tally, audit
         self.outcome = Outcome()
 
     def take(self) -> Outcome:
@@ -139,6 +144,7 @@ class Committer:
         counted = sequence.request.max_tokens and not sequence.request.for_handover
         if finish in (Finish.STOP, Finish.LENGTH) and counted:
             self._estimate.ended(sequence)
+            self._audit(sequence)
         if counted and sequence.first_at:
             self._tally.times.decode.observe(self._scheduler.now() - sequence.first_at)
         usage = None if finish is Finish.TIMEOUT and not sequence.admitted else sequence.usage()

@@ -9,9 +9,11 @@ from time import perf_counter, sleep
 from outrider.mesh.telemetry import get_logger
 from outrider.models.speculation import DraftTree, MergedTree
 from outrider.verifier.decode.answer import Answers
+from outrider.verifier.decode.audit import Auditor
 from outrider.verifier.decode.committer import Committer
 from outrider.verifier.decode.outcome import Outcome, QueuePlace, Tally
 from outrider.verifier.decode.page_cache import NoCache, PageCache
+from outrider.verifier.decode.places import Misplaced
 from outrider.verifier.decode.roster import Roster
 from outrider.verifier.decode.runner import BrokenLogits, DrawnRows, Runner, Work
 from outrider.verifier.decode.step_meter import StepMeter
@@ -42,6 +44,10 @@ class Engine:
         answers: creates answers.
         cache: gets full pages, and may bring pages that a sequence lacks.
         clock: seconds, to measure steps.
+        audit_share: share of the finished answers that is replayed.
+
+    Attributes:
+        auditor: replays finished answers between steps.
     """
 
     def __init__(
@@ -53,12 +59,16 @@ class Engine:
         answers: Answers,
         cache: PageCache | None = None,
         clock: Callable[[], float] = perf_counter,
+        audit_share: float = 0.0,
     ) -> None:
         self.runner, self.scheduler, self.guessing, self.estimate = runner, scheduler, guessing, estimate
         self._cache: PageCache = cache or NoCache()
         self._answers, self._roster, self._faults = answers, Roster(), 0
         self._meter = StepMeter(guessing, estimate, clock)
-        self._committer = Committer(runner, scheduler, guessing, estimate, self._roster, self._cache, self.tally)
+        self.auditor = Auditor(runner, scheduler, audit_share)
+        self._committer = Committer(
+            runner, scheduler, guessing, estimate, self._roster, self._cache, self.tally, self.auditor.offer
+        )
 
     @property
     def tally(self) -> Tally:
@@ -158,6 +168,7 @@ class Engine:
         for sequence in ended:
             self._committer.stop(sequence, Finish.CANCELLED, reason)
         self.guessing.forget(tenant)
+        self.auditor.forget(tenant)
         return len(ended), self.scheduler.pages.forget(tenant)
 
     def expire(self) -> None:
@@ -190,6 +201,14 @@ class Engine:
         outcome.spans = self._meter.spans
         return outcome
 
+    def audit(self) -> bool:
+        """Replays a part of a finished answer, between two steps; whether there is more to replay."""
+        if not self.auditor.busy:
+            return False
+        self._meter.pause()
+        self.auditor.run()
+        return self.auditor.busy
+
     def _expire(self) -> None:
         """Ends sequences whose deadline has passed, before they cost another step."""
         now = self.scheduler.now()
@@ -200,13 +219,19 @@ class Engine:
     def _run(self, works: list[Work]) -> Iterator[tuple[Work, DrawnRows]]:
         """Each of ``works`` and what it drew, to be committed at once.
 
-        If a step fails, its sequences run one by one, and those that fail alone end. After `_MOST_FAULTS` failures in a
-        row the error is raised: the verifier itself is at fault.
+        A sequence whose draw is refused ends, and the others run again. If a step fails, its sequences run one by one,
+        and those that fail alone end. After `_MOST_FAULTS` failures in a row the error is raised: the verifier itself
+        is at fault.
         """
         try:
             drawn = self.runner.run(works) if works else []
+        except Misplaced as error:
+            self.tally.refused_draws += 1
+            self._fail(error.sequence, error)
+            yield from self._run([work for work in works if work.sequence is not error.sequence])
         except Exception as error:
             if len(works) > 1:
+                _log.warning("a step failed, and its sequences run one by one", sequences=len(works), exc_info=error)
                 for work in works:
                     yield from self._run([work])
                 return
@@ -229,7 +254,8 @@ class Engine:
         return works
 
     def _fail(self, sequence: Sequence, error: Exception) -> None:
-        why = str(error) if isinstance(error, BrokenLogits) else f"the step failed: {type(error).__name__}"
+        known = isinstance(error, BrokenLogits | Misplaced)
+        why = str(error) if known else f"the step failed: {type(error).__name__}"
         _log.error("a request failed a step", request=sequence.request.id, exc_info=error)
         self._committer.stop(sequence, Finish.ERROR, why)
 

@@ -35,10 +35,9 @@ class EngineThread(Worker):
             self._deliver(self._engine.take_outcome())
 
     def turn(self) -> bool:
-        """Runs one step if the engine is busy; whether it was."""
+        """Runs one step if the engine is busy, and a part of an audit; whether there may be more to do."""
         if self._engine.has_news:  # a proposer reads the prompt while the target does
             self._deliver(self._engine.take_outcome())
-        if not self._engine.busy:
-            return False
-        self._deliver(self._engine.step())
-        return True
+        if busy := self._engine.busy:
+            self._deliver(self._engine.step())
+        return self._engine.audit() or busy

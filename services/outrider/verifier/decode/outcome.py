@@ -83,6 +83,7 @@ class Tally:
     """Running totals since start. The ``crowded_`` totals count only steps during which requests waited.
 
     Attributes:
+        refused_draws: requests that ended with `Misplaced`.
         schedule_s: seconds of steps before the target ran, without the wait for local drafters.
         draft_wait_s: seconds for which steps waited for local drafters.
         run_s: seconds from the target's start to the step's end.
@@ -102,6 +103,7 @@ class Tally:
     crowded_tokens: int = 0
     crowded_seconds: float = 0.0
     expired: int = 0
+    refused_draws: int = 0
     guesses: Counts = field(default_factory=Counts)
     schedule_s: float = 0.0
     draft_wait_s: float = 0.0

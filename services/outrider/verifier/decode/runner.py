@@ -18,6 +18,7 @@ from outrider.models.llama import LlamaModel
 from outrider.models.sampling import Dice, Sampling, draws
 from outrider.models.speculation import NO_GUESSES, Acceptance, MergedTree, VerifiedTree
 from outrider.verifier.acceptance.accept import Race
+from outrider.verifier.decode.places import Misplaced, draw_places
 from outrider.verifier.logits.edits import EditBatch
 from outrider.verifier.logits.likelihood import Score, score
 from outrider.verifier.requests.sequence import Sequence
@@ -30,6 +31,10 @@ _MEASURED_ROWS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 _BETWEEN = {24: 16, 48: 32}
 """Numbers of rows that are measured only where the number before is quick: slow steps are limited by their products,
 and their time grows evenly with rows."""
+
+
+Rolls = tuple[Sampling, list[int]]
+"""A request's sampling, and the absolute positions of its rows' draws."""
 
 
 class BrokenLogits(Exception):
@@ -105,27 +110,30 @@ class Runner:
         if any(counts):
             logits = self.model.logits(hidden if sum(counts) == len(ids) else hidden[_drawing_rows(works, counts)])
             forwarded_at = time.perf_counter()
-            _fill(results, works, counts, logits, self._draw(works, logits))
+            _fill(results, works, counts, logits, self._draw(works, logits, draw_places(works, batch)))
             drawn_at = time.perf_counter()
         self.times.forward_s += forwarded_at - began
         self.times.sample_s += drawn_at - forwarded_at
         return results
 
-    def _draw(self, works: Seq[Work], logits: Tensor) -> list[int]:
-        """The token at each row that draws; float32 logits [n, V]."""
-        edits = _edits(works, logits.shape[-1])
-        raced = None if edits else _race_draws(works, logits)
+    def _draw(self, works: Seq[Work], logits: Tensor, places: Seq[list[int]]) -> list[int]:
+        """The token at each row that draws; float32 logits [n, V]. `Misplaced` for a mask of another place."""
+        edits = _edits(works, logits.shape[-1], places)
+        rolls = [(work.sequence.request.sampling, own) for work, own in zip(works, places, strict=True) if own]
+        raced = None if edits else _race_draws(rolls, logits)
         if raced is not None and isinstance(self.rule, Race):
             return raced
-        return self._draw_edited(works, logits, edits, raced)
+        return self._draw_edited(works, logits, edits, rolls, raced)
 
     @torch.inference_mode()
-    def _draw_edited(self, works: Seq[Work], logits: Tensor, edits: EditBatch, raced: list[int] | None) -> list[int]:
+    def _draw_edited(
+        self, works: Seq[Work], logits: Tensor, edits: EditBatch, rolls: Seq[Rolls], raced: list[int] | None
+    ) -> list[int]:
         """`_draw` for logits that need edits or truncation (``raced`` is None), or another rule than `Race`."""
         if raced is not None:
             return self._apply_rule(works, logits, raced)
         changes = edits.penalties(len(logits), logits.device), edits.allowed(len(logits), logits.device)
-        parameters = draws(_positions(works), logits.device, *changes)
+        parameters = draws(rolls, logits.device, *changes)
         drawn = draw(logits, parameters).tolist()
         if NOTHING in drawn and not logits.amax(-1).isfinite().all():
             raise BrokenLogits("the target's logits are not numbers")
@@ -217,12 +225,12 @@ class Runner:
         return time.perf_counter() - start
 
 
-def _race_draws(works: Seq[Work], logits: Tensor) -> list[int] | None:
+def _race_draws(rolls: Seq[Rolls], logits: Tensor) -> list[int] | None:
     """The tokens of the fused draw; None if a request truncates, or if a logit is not a number."""
     seeds: list[int] = []
     temperatures: list[float] = []
     positions: list[int] = []
-    for sampling, places in _positions(works):
+    for sampling, places in rolls:
         if sampling.temperature > 0.0 and not sampling.truncation.keeps_all:
             return None
         seeds += [sampling.seed] * len(places)
@@ -242,28 +250,17 @@ def _drawing_rows(works: Seq[Work], counts: Seq[int]) -> list[int]:
     return [row for end, count in zip(ends, counts, strict=True) for row in range(end - count, end)]
 
 
-def _positions(works: Seq[Work]) -> list[tuple[Sampling, list[int]]]:
-    """The sampling of each work that draws, and the absolute positions of its draws."""
-    positions = []
-    for work in works:
-        sequence, guesses = work.sequence, work.guesses
-        if work.draws and not guesses:
-            positions.append((sequence.request.sampling, [sequence.cached + len(work.tokens)]))
-        elif guesses:
-            root = sequence.cached + 1
-            positions.append((sequence.request.sampling, [root, *[root + depth for depth in guesses.depths]]))
-    return positions
-
-
-def _edits(works: Seq[Work], vocabulary: int) -> EditBatch:
-    """The edits that requests make to the logits of rows that draw."""
+def _edits(works: Seq[Work], vocabulary: int, places: Seq[list[int]]) -> EditBatch:
+    """The edits that requests make to the logits of rows that draw at ``places``."""
     batch, row = EditBatch(vocabulary), 0
     if any(work.sequence.rules for work in works):
-        for work in works:
-            if count := _draw_count(work):
-                for rule in work.sequence.rules:
-                    rule.edit(batch, row, work.guesses or NO_GUESSES)
-                row += count
+        for work, own in zip(works, places, strict=True):
+            sequence = work.sequence
+            for rule in sequence.rules if own else ():
+                rule.edit(batch, row, work.guesses or NO_GUESSES)
+            if sequence.guide is not None and not batch.masks_belong(row, sequence.tokens, own):
+                raise Misplaced(sequence, "its mask belongs elsewhere")
+            row += len(own)
     return batch
 
 

@@ -41,6 +41,10 @@ class StepMeter:
         self._began, self._ended = self._ended or self._clock(), 0.0
         self._tokens = self.tally.tokens
 
+    def pause(self) -> None:
+        """Notes that the time until the next step is not a part of that step."""
+        self._ended = 0.0
+
     def run(self, works: Seq[Work], crowd: int) -> None:
         """Notes that the step is about to run ``works``. ``crowd``: running sequences if requests wait, else 0."""
         self._crowd, self._ran = crowd, self._clock()

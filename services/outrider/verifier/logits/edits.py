@@ -7,7 +7,7 @@ vocabulary. The draw takes the entries of all rows of a step together. A step wi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -35,6 +35,20 @@ def edits(parameters: SamplingParameters) -> bool:
     return penalizes(parameters) or bool(parameters.logit_bias or parameters.bad_words or parameters.min_tokens)
 
 
+class Mask(NamedTuple):
+    """The tokens that a grammar allows at one place of one sequence.
+
+    Attributes:
+        tokens: the sequence's own list of tokens, which tells it from other sequences.
+        place: number of tokens in front, those of the prompt and guesses included.
+        bits: the allowed tokens, lowest bit of each byte first; None for none.
+    """
+
+    tokens: list[int]
+    place: int
+    bits: bytes | None
+
+
 class EditBatch:
     """The edits of one step's rows of logits."""
 
@@ -43,12 +57,11 @@ class EditBatch:
         self._places: list[Ids] = []
         self._values: list[Floats] = []
         self._banned: list[int] = []
-        self._allowed: dict[int, bytes] = {}
-        self._dead_ends: list[int] = []
+        self._masks: dict[int, Mask] = {}
 
     def __bool__(self) -> bool:
         """Whether any row has edits."""
-        return bool(self._places or self._banned or self._allowed or self._dead_ends)
+        return bool(self._places or self._banned or self._masks)
 
     def change(self, rows: Ids, ids: Ids, values: Floats) -> None:
         """Adds a penalty factor and a bias, ``values`` [2, m, k], for each of ``rows`` [m] and ``ids`` [k].
@@ -62,12 +75,17 @@ class EditBatch:
         """Bans the tokens ``ids`` at ``row``."""
         self._banned.extend(row * self._vocabulary + token for token in ids)
 
-    def allow(self, row: int, bits: bytes | None) -> None:
-        """Restricts ``row`` to the tokens set in ``bits``, lowest bit of each byte first; None bans every token."""
-        if bits is None:
-            self._dead_ends.append(row)
-        else:
-            self._allowed[row] = bits
+    def allow(self, row: int, mask: Mask) -> None:
+        """Restricts ``row`` to the tokens of ``mask``."""
+        self._masks[row] = mask
+
+    def masks_belong(self, row: int, tokens: list[int], places: Sequence[int]) -> bool:
+        """Whether the rows from ``row`` on have masks of just these ``places`` of the sequence that owns ``tokens``."""
+        for at, place in enumerate(places, row):
+            mask = self._masks.get(at)
+            if mask is None or mask.tokens is not tokens or mask.place != place:
+                return False
+        return True
 
     def penalties(self, rows: int, device: torch.device) -> Penalties | None:
         """Penalties, biases and bans of the step's ``rows``, row by row; None without any."""
@@ -90,12 +108,11 @@ class EditBatch:
 
     def allowed(self, rows: int, device: torch.device) -> Tensor | None:
         """Tokens allowed at each of the step's ``rows``, as in `Draws`; None if no row is restricted."""
-        if not self._allowed and not self._dead_ends:
+        if not self._masks:
             return None
         words = np.full((rows, -(-self._vocabulary // 32)), -1, dtype=np.int32)
-        words[self._dead_ends] = 0
-        for row, bits in self._allowed.items():
-            words[row] = np.frombuffer(bits, dtype=np.int32)[: words.shape[1]]
+        for row, mask in self._masks.items():
+            words[row] = 0 if mask.bits is None else np.frombuffer(mask.bits, dtype=np.int32)[: words.shape[1]]
         return torch.from_numpy(words).to(device)
 
 

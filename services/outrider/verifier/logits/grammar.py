@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from time import thread_time
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from outrider.mesh.errors import InvalidRequest
 from outrider.models.speculation import NO_GUESSES, MergedTree
 from outrider.v1 import sampling_pb2 as pb
-from outrider.verifier.logits.edits import EditBatch
+from outrider.verifier.logits.edits import EditBatch, Mask
 from outrider.verifier.logits.grammar_definitions import (
     MOST_BYTES,
     brief,
@@ -79,7 +79,7 @@ class Grammars:
         """
         if (cached := self.find(message, tenant)) is not None:
             return cached
-        grammar = self._compile(message, llg_definition)
+        grammar = self._compile(message, llg_definition, tenant)
         with self._lock:
             self._compiled[_key(message, tenant)] = grammar
             while len(self._compiled) > _MOST_CACHED:
@@ -103,7 +103,7 @@ class Grammars:
         except ImportError:
             raise refusal("needs llguidance, which is not installed with this verifier") from None
 
-    def _compile(self, message: pb.Grammar, llg_definition: str | None) -> Grammar:
+    def _compile(self, message: pb.Grammar, llg_definition: str | None, tenant: str) -> Grammar:
         self.check(message)
         tokenizer = self._load()
         try:
@@ -111,7 +111,7 @@ class Grammars:
         except ValueError as error:
             raise refusal(f"cannot be compiled: {brief(error)}") from None
         matcher.deep_copy().compute_bitmask()  # the first mask is the most expensive one, and copies share it
-        return Grammar(matcher, self._clock)
+        return Grammar(matcher, _key(message, tenant), self._clock)
 
     def _load(self) -> LLTokenizer:
         if self._trie is None:
@@ -132,9 +132,13 @@ class Grammar:
         clock: as in `Grammars`.
     """
 
-    def __init__(self, matcher: LLMatcher, clock: Callable[[], float] = thread_time) -> None:
-        self._matcher, self.clock = matcher, clock
+    def __init__(self, matcher: LLMatcher, key: tuple[str, bytes], clock: Callable[[], float] = thread_time) -> None:
+        self._matcher, self._made_for, self.clock = matcher, key, clock
         self.failed = self.slow = False
+
+    def made_for(self, message: pb.Grammar, tenant: str) -> bool:
+        """Whether this is the tenant's grammar of ``message``."""
+        return self._made_for == _key(message, tenant)
 
     def guide(self, tokens: list[int], prompt: int, stop_ids: frozenset[int]) -> Guide:
         """A guide along ``tokens``, which the sequence extends; the first ``prompt`` of them are the prompt."""
@@ -161,45 +165,45 @@ class Guide:
 
     def ready(self) -> bool:
         """Whether a step would not wait for the next mask; has another thread compute the mask of a slow grammar."""
-        return not self._grammar.slow or self._ahead.ready(len(self._tokens), self._mask)
+        return not self._grammar.slow or self._ahead.ready(len(self._tokens), self._next_mask)
 
     def prune(self, guesses: MergedTree) -> MergedTree:
         """The guesses that the grammar allows and that do not end the answer, as many as `_STEP_S` has masks for."""
         if self._grammar.slow:
             return NO_GUESSES
-        nodes = list(self._walk(guesses))[: int(_STEP_S / max(self._mask_s, 1e-6))]
-        if self._failed():
+        nodes = [node for node, *_ in self._walk(guesses)][: int(_STEP_S / max(self._mask_s, 1e-6))]
+        if self._failed(self._matcher):
             return NO_GUESSES
         return guesses if len(nodes) == len(guesses) else guesses.take(nodes)
 
     def edit(self, batch: EditBatch, row: int, guesses: MergedTree) -> None:
-        """As `Rule.edit`; leaves the rows of guesses that `prune` drops unchanged."""
-        batch.allow(row, self._ahead.take(len(self._tokens), self._mask))
-        unmasked = set(range(len(guesses)))
-        for node in self._walk(guesses):
-            batch.allow(row + 1 + node, self._mask())
-            unmasked.discard(node)
-        if self._failed():
-            for node in unmasked:
-                batch.allow(row + 1 + node, None)
+        """As `Rule.edit`; nothing can be drawn behind a guess that the grammar does not allow."""
+        batch.allow(row, self._ahead.take(len(self._tokens), self._next_mask))
+        masks = {node: Mask(self._tokens, place, self._bits(matcher)) for node, matcher, place in self._walk(guesses)}
+        for node, depth in enumerate(guesses.depths):
+            batch.allow(row + 1 + node, masks.get(node) or Mask(self._tokens, self._read + depth, None))
 
-    def _mask(self) -> bytes | None:
-        """The bits of the tokens that may come next; None if the matcher has failed."""
+    def _next_mask(self) -> Mask:
+        """The mask behind the sequence's tokens."""
         self._catch_up()
-        if self._matcher.is_error():
+        return Mask(self._tokens, self._read, self._bits(self._matcher))
+
+    def _bits(self, matcher: LLMatcher) -> bytes | None:
+        """The bits of the tokens that may come next; None if the matcher has failed."""
+        if self._failed(matcher):
             return None
         began = self._grammar.clock()
-        bits = self._matcher.compute_bitmask()
+        bits = matcher.compute_bitmask()
         self._mask_s += _SHARE * (self._grammar.clock() - began - self._mask_s)
         self._grammar.slow = self._grammar.slow or self._mask_s > _SLOW_S
-        return None if self._matcher.is_error() else bits
+        return None if self._failed(matcher) else bits
 
-    def _failed(self) -> bool:
-        """Whether the matcher has failed. A failure is final, and all matchers that share the lexer fail too."""
-        if self._matcher.is_error():
+    def _failed(self, matcher: LLMatcher) -> bool:
+        """Whether a matcher has failed. A failure is final, and all matchers that share the lexer fail too."""
+        if matcher.is_error():
             self._grammar.failed = True
-            self.failure = f"the grammar is too complex to be followed: {error_of(self._matcher)}"
-        return self._matcher.is_error()
+            self.failure = f"the grammar is too complex to be followed: {error_of(matcher)}"
+        return matcher.is_error()
 
     def _catch_up(self) -> None:
         new = self._tokens[self._read :]
@@ -207,23 +211,24 @@ class Guide:
             self._matcher.consume_tokens(new)
             self._read = len(self._tokens)
 
-    def _walk(self, guesses: MergedTree) -> Iterator[int]:
-        """Walks the tree depth first and yields each allowed node, with the matcher right behind that node."""
+    def _walk(self, guesses: MergedTree) -> Iterator[tuple[int, LLMatcher, int]]:
+        """Each allowed node, with a matcher that has read it and that later nodes may use up, and all it has read.
+
+        No matcher goes back: llguidance keeps a matcher's last mask, and gives it again, after a rollback, at another
+        place with as many lexemes.
+        """
         self._catch_up()
-        children: list[list[int]] = [[] for _ in range(len(guesses) + 1)]
-        for node, parent in enumerate(guesses.parents):
-            children[parent + 1].append(node)
-        stack, depth = [(node, 1) for node in children[0]], 0
-        while stack:
-            node, level = stack.pop()
-            self._matcher.rollback(depth - level + 1)
-            depth = level - 1
-            token = guesses.tokens[node]
-            if token not in self._stops and self._matcher.try_consume_tokens([token]):
-                depth = level
-                yield node
-                stack.extend((child, level + 1) for child in children[node + 1])
-        self._matcher.rollback(depth)
+        behind, children = {-1: (self._matcher, self._read)}, Counter([-1, *guesses.parents])
+        for node, (token, parent) in enumerate(zip(guesses.tokens, guesses.parents, strict=True)):
+            children[parent] -= 1
+            if token in self._stops or parent not in behind:
+                continue
+            matcher, read = behind[parent]
+            if children[parent]:
+                matcher = matcher.deep_copy()
+            if matcher.try_consume_tokens([token]):
+                behind[node] = matcher, read + 1
+                yield node, matcher, read + 1
 
 
 def kind_and_text(message: pb.Grammar) -> tuple[str, str]:

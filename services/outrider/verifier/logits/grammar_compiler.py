@@ -8,13 +8,16 @@ from functools import partial
 from hashlib import sha256
 from weakref import WeakValueDictionary
 
-from outrider.mesh.errors import InvalidRequest, Unavailable
+from outrider.mesh.errors import Internal, InvalidRequest, Unavailable
+from outrider.mesh.telemetry import get_logger
 from outrider.v1 import sampling_pb2 as pb
 from outrider.verifier.logits.deep_threads import in_deep_thread
 from outrider.verifier.logits.grammar import Grammar, Grammars, kind_and_text
 from outrider.verifier.logits.grammar_trial import Trial
 
 _REMEMBERED = 1024
+
+_log = get_logger("grammars")
 
 
 class Compiler:
@@ -34,8 +37,16 @@ class Compiler:
     async def compile(self, message: pb.Grammar, tenant: str) -> Grammar:
         """The compiled grammar of ``message``.
 
-        `InvalidRequest` if it cannot be compiled or takes too much time or memory, `Unavailable` if it cannot be tried.
+        `InvalidRequest` if it cannot be compiled or takes too much time or memory, `Unavailable` if it cannot be tried,
+        `Internal` if a thread gave another grammar back.
         """
+        grammar = await self._compiled(message, tenant)
+        if not grammar.made_for(message, tenant):
+            _log.error("a thread gave another grammar back than was asked for")
+            raise Internal
+        return grammar
+
+    async def _compiled(self, message: pb.Grammar, tenant: str) -> Grammar:
         if (grammar := self._find(message, tenant)) is not None:
             return grammar
         self._grammars.check(message)

@@ -7,11 +7,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from outrider.mesh.worker import lower_priority
 from outrider.verifier.logits.deep_threads import deep_stacks
+from outrider.verifier.logits.edits import Mask
 
 _thread = ThreadPoolExecutor(1, "masks", initializer=lower_priority)
 """One thread: steps need the other cores."""
 
-Mask = Callable[[], bytes | None]
+Compute = Callable[[], Mask]
 
 
 class MaskAhead:
@@ -19,15 +20,15 @@ class MaskAhead:
 
     def __init__(self) -> None:
         self._place = -1
-        self._mask: Future[bytes | None] | None = None
+        self._mask: Future[Mask] | None = None
 
-    def ready(self, place: int, compute: Mask) -> bool:
+    def ready(self, place: int, compute: Compute) -> bool:
         """Whether the mask behind ``place`` tokens is there; the first call for a place has it computed."""
         if self._mask is None or self._place != place:
             with deep_stacks():
                 self._mask, self._place = _thread.submit(compute), place
         return self._mask.done()
 
-    def take(self, place: int, compute: Mask) -> bytes | None:
+    def take(self, place: int, compute: Compute) -> Mask:
         """The mask behind ``place`` tokens, computed now unless the other thread has done so, or is about to."""
         return compute() if self._mask is None or self._place != place else self._mask.result()

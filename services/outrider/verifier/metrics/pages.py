@@ -20,7 +20,7 @@ _PREFIX = counter(
 )
 _EVICTED = counter(
     "verifier_evicted_pages",
-    "Cached pages evicted, by what needed the room: sequence, guesses, fetched.",
+    "Cached pages evicted, by what needed the room: sequence, guesses, fetched, audit.",
     ["model", "cause"],
 )
 

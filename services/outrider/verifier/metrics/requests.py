@@ -17,6 +17,15 @@ _PREFILL = distributions("verifier_prefill_seconds", "From a request's first ste
 _DECODE = distributions("verifier_decode_seconds", "From a request's first token to its end.", _MODEL)
 _PREEMPTED = counter("verifier_preemptions", "Preemptions: a sequence lost its pages and waits again.", _MODEL)
 _EXPIRED = counter("verifier_expired_requests", "Requests whose deadline passed, in the queue or later.", _MODEL)
+_REFUSED_DRAWS = counter(
+    "verifier_refused_draws", "Requests that failed because logits, dice or mask of a draw belonged elsewhere.", _MODEL
+)
+_AUDITED = counter(
+    "verifier_audited",
+    "Finished answers that verifier.audit_share chose for a replay, by outcome: same, different (a token was not the "
+    "target's), cancelled (under load, or out of pages), skipped (a slow grammar), failed.",
+    ["model", "outcome"],
+)
 _UNMEETABLE = counter(
     "verifier_unmeetable_requests", "Requests refused because they would miss their deadline.", _MODEL
 )
@@ -37,6 +46,9 @@ class RequestMetrics:
         tally, scheduler = self._engine.tally, self._engine.scheduler
         self._totals.bring(_PREEMPTED, scheduler.preempted, self._model)
         self._totals.bring(_EXPIRED, tally.expired, self._model)
+        self._totals.bring(_REFUSED_DRAWS, tally.refused_draws, self._model)
+        for outcome, count in self._engine.auditor.outcomes.items():
+            self._totals.bring(_AUDITED, count, self._model, outcome)
         _RUNNING.labels(self._model).set(len(scheduler.running))
         _WAITING.labels(self._model).set(len(scheduler.waiting))
 
