@@ -42,7 +42,7 @@ async def waiting(inbox: Inbox, by: float = 1e9) -> asyncio.Task[InboxItem | Non
 
 
 async def test_items_come_in_order_and_those_put_first_before_them(inbox: Inbox) -> None:
-    lost, first, second = VerifierLost(Unavailable("gone")), LogEnd(), LogEnd()
+    lost, first, second = VerifierLost(Unavailable("gone"), None), LogEnd(), LogEnd()
     inbox.put(lost)
     inbox.put_first([first, second])
     assert [await inbox.get(_SILENCE_S) for _ in range(3)] == [first, second, lost]

@@ -152,6 +152,37 @@ async def test_a_stream_leaves_a_verifier_whose_engine_gives_no_sign_of_life(sha
                 assert stream.verifier == "well"
 
 
+async def test_a_stream_whose_broker_is_lost_while_it_moves_keeps_no_source_that_has_ended(
+    shared_nats: str, model: Path
+) -> None:
+    async with (
+        inside(shared_nats, model, "silent") as silent,
+        gateway(shared_nats, silence_s=60, submit_s=30.0) as reader,
+    ):
+        member = await reader.member("silent")
+        whole = await alone(reader, member)
+        stream = reader.stream("crossed", member)
+        with silent.hold():
+            opening = asyncio.create_task(stream.open())
+            await silent.posted(1)
+            silent.service.inbox.post(lambda: park(silent, "crossed"))
+        await opening
+        async with inside(shared_nats, model, "next") as following:
+            await reader.member("next")
+            with silent.hold():
+                reading = asyncio.create_task(read(stream))
+                stream.follow("disconnected")
+                with following.hold():
+                    await following.posted(1)
+                    stream.follow("disconnected")
+                    await asyncio.sleep(2 * reader.settings.heartbeat_s)  # a verifier that is followed here is lost
+                    following.service.inbox.post(lambda: park(following, "crossed"))
+                await eventually(lambda: stream.verifier == "next")
+                await eventually(lambda: not stream.following)
+                following.service.inbox.post(lambda: following.engine.scheduler.resume(following.sequence("crossed")))
+                assert await reading == whole
+
+
 async def test_a_verifier_that_has_the_request_already_is_followed_at_once(shared_nats: str, model: Path) -> None:
     async with inside(shared_nats, model, "earlier") as verifier, gateway(shared_nats, silence_s=60) as reader:
         member = await reader.member("earlier")

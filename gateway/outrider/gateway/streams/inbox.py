@@ -30,9 +30,10 @@ class Arrival(msgspec.Struct, frozen=True):
 
 
 class VerifierLost(msgspec.Struct, frozen=True):
-    """The verifier that was followed is lost."""
+    """The verifier that ``follower`` read from is lost."""
 
     error: OutriderError
+    follower: object
 
 
 class LogEnd(msgspec.Struct, frozen=True):
@@ -91,10 +92,6 @@ class Inbox:
                 self._watch()
             await self._waiter
         return self.get_nowait()
-
-    def drop_losses(self) -> None:
-        """Removes all `VerifierLost` items."""
-        self._items = deque(item for item in self._items if not isinstance(item, VerifierLost))
 
     def close(self) -> None:
         """Stops the timer."""

@@ -74,15 +74,15 @@ class FrameSources:
 
     async def next(self, silence_s: float, by: float = inf) -> InboxItem | None:
         """The oldest item; None after ``silence_s`` seconds without a frame, or at ``by`` on the monotonic clock."""
-        return self._note_loss(await self._inbox.get(silence_s, by))
+        while self._is_stale(item := await self._inbox.get(silence_s, by)):
+            pass
+        return self._note_loss(item)
 
     def next_ready(self) -> InboxItem | None:
         """The oldest item, or None if the inbox is empty."""
-        return self._note_loss(self._inbox.get_nowait())
-
-    def forget_losses(self) -> None:
-        """Drops reports on the loss of an earlier verifier."""
-        self._inbox.drop_losses()
+        while self._is_stale(item := self._inbox.get_nowait()):
+            pass
+        return self._note_loss(item)
 
     async def close(self) -> None:
         """Ends both sources."""
@@ -92,18 +92,23 @@ class FrameSources:
             await self._subscription.unsubscribe()
             self._subscription = None
 
+    def _is_stale(self, item: InboxItem | None) -> bool:
+        """Whether ``item`` reports the loss of a verifier that is no longer followed."""
+        return isinstance(item, VerifierLost) and item.follower is not self._follower
+
     def _note_loss(self, item: InboxItem | None) -> InboxItem | None:
         if isinstance(item, VerifierLost):
             self._follower = None
         return item
 
     async def _follow(self, member: Member, start: int) -> None:
+        follower = asyncio.current_task()
         try:
             async with aclosing(self._verifiers.follow(self._job, member, start)) as frames:
                 async for frame in frames:
                     self._inbox.put(Arrival(Source.VERIFIER, frame))
         except OutriderError as error:
-            self._inbox.put(VerifierLost(error))
+            self._inbox.put(VerifierLost(error, follower))
         except Exception:
             _log.exception("a verifier could not be followed", request=self._job.request_id, verifier=member.instance)
-            self._inbox.put(VerifierLost(Internal()))
+            self._inbox.put(VerifierLost(Internal(), follower))

@@ -61,7 +61,7 @@ class TokenStream:
         self._on_frame: Callable[[Frame], None] | None = None
         self._lost: OutriderError | None = None
         self.failed: OutriderError | None = None
-        self.finished = self.expired_unstarted = False
+        self.finished = self.expired_unstarted = self._moving = False
 
     @property
     def member(self) -> Member | None:
@@ -139,19 +139,21 @@ class TokenStream:
         self._on_frame = None
 
     def follow(self, reason: str) -> None:
-        """As `AnswerStream.follow`."""
-        if self.member is not None and not self.finished:
+        """As `AnswerStream.follow`. A stream that moves follows nobody: its verifier is lost, the next one unknown."""
+        if self.member is not None and not self.finished and not self._moving:
             self._sources.follow(self.member, self._order.next_index, reason)
 
     async def _move(self, why: OutriderError) -> None:
         """Moves the job to another verifier, which goes on with the answer."""
         self._sources.unfollow()
+        self._moving = True
         try:
             had_job = await self._failover.move(why, self._order.generated)
         except OutriderError as error:
             self.failed = error
             raise
-        self._sources.forget_losses()
+        finally:
+            self._moving = False
         self._lost = None
         self._start_reading(had_job)
 
