@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, Protocol
 
 from outrider.native.library import Library, data_pointer, ffi, pointer_value
@@ -40,6 +41,7 @@ def pool_fields(pool: PagePool) -> dict[str, Any]:
     }
 
 
+@cache
 def move_of(library: Library) -> Move:
     """The library's function that moves tokens."""
     call = library.brief_function("outrider_move")

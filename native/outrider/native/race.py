@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 
 from outrider.native.library import Library, data_pointer, ffi, pointer_value
 from torch import Tensor
@@ -15,6 +16,7 @@ where a logit is not a number below the limit."""
 _BRIEF = 1 << 16  # variates, of 3 ns each
 
 
+@cache
 def race_of(library: Library, greedy_below: float, limit: float) -> Race:
     """The library's race, with these constants."""
     lasting, short = library.functions.outrider_race, library.brief_function("outrider_race")

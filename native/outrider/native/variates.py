@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import torch
 from outrider.native.library import Library, data_pointer
@@ -12,6 +13,7 @@ Variates = Callable[[Tensor, Tensor, int], Tensor]
 """Computes `outrider.kernels.philox.log_exponentials` from contiguous tensors of seeds and positions on the CPU."""
 
 
+@cache
 def variates_of(library: Library) -> Variates:
     """The library's function that computes variates."""
     call = library.functions.outrider_roll

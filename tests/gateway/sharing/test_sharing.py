@@ -193,7 +193,7 @@ async def test_a_kept_answer_is_told_again_and_says_so(caching: str, shared: Sta
     assert again["outrider"]["tokens"] == first["outrider"]["tokens"]
     assert first["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
     assert again["usage"]["prompt_tokens_details"]["cached_tokens"] == again["usage"]["prompt_tokens"]
-    assert (again["outrider"]["steps"], other["outrider"]["steps"]) == (0, 20)
+    assert again["outrider"]["steps"] == 0 < other["outrider"]["steps"]
     asked = {name: body[name] for name in ("prompt", "temperature", "max_tokens")}
     streamed = Streamed(caching, ignore_eos=False, **asked)
     await streamed.run()

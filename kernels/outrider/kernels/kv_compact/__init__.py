@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 
 import torch
 from outrider.kernels.backend import compiled, takes_triton
@@ -74,7 +73,6 @@ def kv_compact_batch(pool: KvPool, offsets: Tensor, sources: Tensor, places: Ten
         cpu.move(pool, sources[:count], places[:count])
 
 
-@cache
 def native_move() -> Move | None:
     """The compiled library's function that moves tokens; None where there is none."""
     return None if (library := compiled()) is None else move_of(library)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +29,6 @@ def log_exponentials(seeds: Tensor, positions: Tensor, vocabulary: int) -> Tenso
     return log_exponentials_by_numpy(seeds, positions, vocabulary)
 
 
-@cache
 def native_variates() -> Variates | None:
     """The compiled library's function; None where there is none."""
     return None if (library := compiled()) is None else variates_of(library)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from functools import cache
 
 import numpy as np
 import torch
@@ -41,7 +40,6 @@ def race(
     return run(logits, seeds, positions, temperatures)
 
 
-@cache
 def native_race() -> Race | None:
     """The race of the compiled library; None where there is none."""
     return None if (library := compiled()) is None else race_of(library, GREEDY_BELOW, BROKEN_FROM)
