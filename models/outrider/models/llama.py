@@ -151,7 +151,7 @@ class LlamaModel:
             raise ModelError(f'determinism = "strict" cannot be kept here: {error}') from None
         except (BackendError, LevelError) as error:
             raise ModelError(str(error)) from None
-        source.finish(ignored=("rotary_emb.inv_freq", *(("lm_head.weight",) if config.tie else ())))
+        source.finish(ignored=("rotary_emb.inv_freq",))
         return model
 
     def token_bytes(self, kv_dtype: torch.dtype | None = None) -> int:
