@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import threading
@@ -16,9 +17,13 @@ READY = re.compile(r"✓ (\w+) +(\S*) +(\S+:\d+) +pid (\d+)")
 class Up:
     """`outrider up` and its output."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments: str, **environment: str) -> None:
         self.process = subprocess.Popen(
-            [*CLI, "up", "--port", "0", *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            [*CLI, "up", "--port", "0", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=os.environ | environment,
         )
         self.lines: list[str] = []
         self._reader = threading.Thread(target=self._read)

@@ -195,3 +195,21 @@ def test_a_given_draft_model_guesses_inside_the_verifier(tmp_path):
         up.process.terminate()
         up.process.wait(60)
         up.kill()
+
+
+def test_a_terminal_that_shows_ascii_only_stops_nothing(tmp_path):
+    up = Up("--log-dir", str(tmp_path), PYTHONIOENCODING="ascii")
+    try:
+        [(url, *_)] = [match.groups() for match in up.wait_for(r"serves at (\S+)")[:1]]
+        told = subprocess.run(
+            [*CLI, "complete", "def é(", "--url", url, "--max-tokens", "4"],
+            capture_output=True,
+            text=True,
+            env=os.environ | {"PYTHONIOENCODING": "ascii"},
+        )
+        assert (told.returncode, "def ?(" in told.stdout) == (0, True), told.stderr
+        up.wait_for(r"\? verifier")
+    finally:
+        up.process.send_signal(signal.SIGINT)
+        up.process.wait()
+        up.kill()

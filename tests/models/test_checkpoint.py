@@ -11,7 +11,8 @@ import torch
 from outrider.models.llama import LlamaModel, ModelError
 from safetensors.torch import load_file, save_file
 
-from tests.models.checkpoints import save
+from tests.models.checkpoints import save, tokens
+from tests.models.runs import whole
 
 
 @pytest.fixture
@@ -120,6 +121,23 @@ def test_leftovers_that_older_checkpoints_hold_are_no_trouble(directory: Path) -
         lm_head__weight=embedding.clone(),
     )
     LlamaModel.load(directory)
+
+
+def test_scales_of_keys_and_values_have_no_effect(directory: Path) -> None:
+    ids = tokens(9)
+    expected = whole(LlamaModel.load(directory), ids)
+    one = torch.tensor(2.0)
+    rewrite(
+        directory,
+        model__layers__0__self_attn__k_scale=one.clone(),
+        model__layers__0__self_attn__v_scale=one.clone(),
+        model__layers__1__self_attn__attn__q_scale=one.clone(),
+        model__layers__1__self_attn__k_proj__k_scale=one.clone(),
+        model__layers__1__self_attn__v_proj__output_scale=one.clone(),
+        model__layers__1__self_attn__k_zero_point=one.clone(),
+        model__layers__2__self_attn__kv_scale=one.clone(),
+    )
+    assert torch.equal(whole(LlamaModel.load(directory), ids), expected)
 
 
 def test_an_untied_output_layer_that_is_missing(directory: Path) -> None:

@@ -55,6 +55,20 @@ def test_rope_scaling_is_read_in_either_layout(tmp_path: Path) -> None:
     assert load(tmp_path, rope_scaling=linear).rope == RopeConfig(10000.0, "linear", 2.0)
 
 
+@pytest.mark.parametrize("name", ["rope_scaling", "rope_parameters"])
+@pytest.mark.parametrize(
+    ("inside", "outside", "length"), [(None, 64, 64), (8192, None, 8192), (8192, 64, 64), (None, None, 2048)]
+)
+@pytest.mark.parametrize("kind", ["llama3", "yarn"])
+def test_the_original_length_is_where_transformers_looks_for_it(
+    tmp_path: Path, name: str, inside: int | None, outside: int | None, length: int, kind: str
+) -> None:
+    """transformers' own reading is `standardize_rope_params`."""
+    scaling = _LLAMA3 | {"rope_type": kind, "original_max_position_embeddings": inside}
+    fields = {name: scaling, "original_max_position_embeddings": outside}
+    assert load(tmp_path, **fields).rope.original_length == length
+
+
 def test_the_newer_name_of_the_dtype_is_read(tmp_path: Path) -> None:
     assert load(tmp_path, torch_dtype=..., dtype="float16").dtype == "float16"
 

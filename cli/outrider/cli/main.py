@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -284,6 +285,9 @@ def version() -> None:
 
 def main() -> None:
     """Entry point of the `outrider` script."""
+    for output in (sys.stdout, sys.stderr):
+        if isinstance(output, io.TextIOWrapper):
+            output.reconfigure(errors="replace")  # a terminal's encoding may lack signs, and letters of answers
     app()
 
 

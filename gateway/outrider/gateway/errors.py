@@ -41,6 +41,12 @@ class WrongContentType(InvalidRequest):
     http_status = 415
 
 
+class WrongEncoding(InvalidRequest):
+    """The request's body is encoded, as by compression."""
+
+    http_status = 415
+
+
 class PromptRefused(InvalidRequest):
     """A filter refuses the prompt."""
 
@@ -96,12 +102,14 @@ def error_headers(error: OutriderError) -> dict[str, str]:
     """The headers of an error (RFC 9110).
 
     ``Retry-After`` in whole seconds if another attempt makes sense, ``WWW-Authenticate`` (11.6.1), ``Allow`` (15.5.6),
-    and ``Connection: close`` for a request that did not arrive whole (15.5.9).
+    ``Connection: close`` for a request that did not arrive whole (15.5.9), and ``Accept-Encoding`` (15.5.16).
     """
     if isinstance(error, Unauthenticated):
         return {"www-authenticate": "Bearer"}
     if isinstance(error, MethodNotAllowed):
         return {"allow": ", ".join(error.allowed)}
+    if isinstance(error, WrongEncoding):
+        return {"accept-encoding": "identity"}
     if isinstance(error, TimedOut):
         return {"connection": "close"}
     if error.retry_after is None and not error.retryable:

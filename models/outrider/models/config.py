@@ -35,7 +35,7 @@ class ModelConfig:
         attention_bias: whether queries, keys and values have a bias.
         output_bias: whether the attention's output has a bias.
         feed_forward_bias: whether the feed-forward block's products have a bias.
-        tie: whether the output layer is the embedding.
+        tie: whether the output layer is the embedding if the checkpoint has no other.
         activation: of the feed-forward block's gate: ``silu`` or ``gelu_tanh``.
         embedding_scale: factor of the embedding, to be rounded to the weights' dtype.
         query_scale: factor of the scores of queries and keys.

@@ -33,6 +33,11 @@ from torch import Tensor
 __all__ = ["LlamaModel", "ModelConfig", "ModelError"]
 
 Determinism = Literal["strict", "fast"]
+_KV_SCALES = ("k_scale", "v_scale", "kv_scale", "q_scale", "prob_scale", "k_proj.output_scale", "v_proj.output_scale")
+_KV_ZEROS = ("k_zero_point", "v_zero_point")
+_IGNORED = ("rotary_emb.inv_freq", *(f".{name}" for name in (*_KV_SCALES, *_KV_ZEROS)))
+"""Endings of tensors without effect. Scales of keys and values are for caches in eight bits with one scale for all
+tokens; ours has scales of its own for each token."""
 
 
 class Forward(Protocol):
@@ -151,7 +156,7 @@ class LlamaModel:
             raise ModelError(f'determinism = "strict" cannot be kept here: {error}') from None
         except (BackendError, LevelError) as error:
             raise ModelError(str(error)) from None
-        source.finish(ignored=("rotary_emb.inv_freq", *(("lm_head.weight",) if config.tie else ())))
+        source.finish(ignored=_IGNORED)
         return model
 
     def token_bytes(self, kv_dtype: torch.dtype | None = None) -> int:

@@ -23,6 +23,7 @@ from outrider.native.weights import Part
 from torch import Tensor
 
 P = TypeVar("P", covariant=True)
+_EMBEDDING, _OUTPUT = "model.embed_tokens.weight", "lm_head.weight"
 
 
 class Maker(Protocol[P]):
@@ -70,7 +71,8 @@ class WeightLoader(Generic[P]):
 
     def embedding(self) -> Tensor | QuantizedWeight:
         """The embedding, [vocab_size, hidden_size] in ``dtype`` or in codes."""
-        table = self._take("model.embed_tokens.weight", self.config.vocab_size, self.config.hidden_size)
+        name = _OUTPUT if self.config.tie and not self._checkpoint.has(_EMBEDDING) else _EMBEDDING
+        table = self._take(name, self.config.vocab_size, self.config.hidden_size)
         return table.to(self.device, self.dtype, copy=True) if isinstance(table, Tensor) else table
 
     def norm(self, name: str) -> Tensor:
@@ -163,10 +165,16 @@ class WeightLoader(Generic[P]):
         return ExpertNames.of(layer, self._checkpoint)
 
     def output(self, embedding: Tensor | QuantizedWeight) -> P:
-        """The product from the hidden size to the vocabulary; tied models use the embedding as its weight."""
-        shape = (self.config.vocab_size, self.config.hidden_size)
-        weight = embedding if self.config.tie else self._take("lm_head.weight", *shape)
-        return self._make([self._placed(Part(weight))], False)
+        """The product from the hidden size to the vocabulary; the embedding if the model is tied and has no other.
+
+        Some configurations say that a model is tied though its checkpoint has another output layer: the checkpoint is
+        right. An equal one is the embedding once more, which takes no memory of its own.
+        """
+        part = self._placed(Part(embedding))
+        if not self.config.tie or self._checkpoint.has(_OUTPUT):
+            own = self._placed(Part(self._take(_OUTPUT, self.config.vocab_size, self.config.hidden_size)))
+            part = part if _equal(own.weight, part.weight) else own
+        return self._make([part], False)
 
     def _take(self, name: str, *shape: int) -> Tensor | QuantizedWeight:
         return self._checkpoint.take(name, shape)
@@ -211,6 +219,11 @@ class WeightLoader(Generic[P]):
 
 def _dense(weight: Tensor | QuantizedWeight, dtype: torch.dtype = torch.float32) -> Tensor:
     return weight if isinstance(weight, Tensor) else dequantized(weight, dtype)
+
+
+def _equal(one: Tensor | QuantizedWeight, other: Tensor | QuantizedWeight) -> bool:
+    """Whether both are numbers, and the same."""
+    return isinstance(one, Tensor) and isinstance(other, Tensor) and torch.equal(one, other)
 
 
 def _joined(parts: list[Part]) -> list[Part]:

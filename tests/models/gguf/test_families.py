@@ -66,6 +66,15 @@ def test_logits_are_those_of_transformers(family: str, tmp_path: Path) -> None:
     torch.testing.assert_close(whole(ours, ids), logits_of(theirs, ids), rtol=2e-4, atol=2e-4)
 
 
+@pytest.mark.parametrize("family", ["qwen 2", "gemma 3"])
+def test_a_family_that_is_tied_has_the_output_layer_of_the_file(family: str, tmp_path: Path) -> None:
+    theirs = save(family, tmp_path)
+    theirs.config.tie_word_embeddings = False
+    theirs.lm_head.weight = torch.nn.Parameter(torch.flip(theirs.lm_head.weight, [0]))
+    ours = LlamaModel.load(write_model(tmp_path / "model.gguf", theirs), dtype="float32")
+    torch.testing.assert_close(whole(ours, tokens(40)), logits_of(theirs, tokens(40)), rtol=2e-4, atol=2e-4)
+
+
 def test_layers_of_gemma_may_be_given_one_by_one(tmp_path: Path) -> None:
     theirs = gemma(layers=3)
     theirs.config.layer_types = ["full_attention", "sliding_attention", "full_attention"]

@@ -86,14 +86,27 @@ def test_strict_bits_do_not_depend_on_how_tokens_come(name: str, tmp_path: Path)
 @pytest.mark.usefixtures("_plain_torch")
 @pytest.mark.parametrize("name", ["awq", "packed", "integers"])
 def test_modules_that_are_excepted_keep_their_weights(name: str, tmp_path: Path) -> None:
-    excepted = ("model.layers.0.mlp.down_proj", "model.layers.0.self_attn.k_proj")
+    excepted = ("lm_head", "model.layers.0.mlp.down_proj", "model.layers.0.self_attn.k_proj")
     expected = save(tmp_path, replace(form_of(name), exceptions=excepted))
     ours = LlamaModel.load(tmp_path, dtype="float32")
     torch.testing.assert_close(whole(ours, tokens(LENGTH)), expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.usefixtures("_plain_torch")
+@pytest.mark.parametrize("exceptions", [("lm_head",), ()], ids=["a plain output layer", "an output layer in codes"])
+@pytest.mark.parametrize("name", ["integers", "floats by row", "fp8"])
+def test_the_output_layer_holds_though_the_configuration_says_tied(
+    name: str, exceptions: tuple[str, ...], tmp_path: Path
+) -> None:
+    expected = save(tmp_path, replace(form_of(name), exceptions=exceptions))
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"tie_word_embeddings": True}))
+    ours = LlamaModel.load(tmp_path, dtype="float32")
+    torch.testing.assert_close(whole(ours, tokens(LENGTH)), expected, rtol=1e-4, atol=1e-4)
+
+
 def test_codes_and_plain_weights_stand_side_by_side_on_triton(tmp_path: Path) -> None:
-    expected = save(tmp_path, replace(form_of("packed"), exceptions=("model.layers.0.self_attn.k_proj",)))
+    expected = save(tmp_path, replace(form_of("packed"), exceptions=("lm_head", "model.layers.0.self_attn.k_proj")))
     with kernels("triton"):
         ours = LlamaModel.load(tmp_path, dtype="float32", device=DEVICE.type)
         logits = whole(ours, tokens(LENGTH).to(DEVICE)).cpu()

@@ -34,7 +34,10 @@ def source(tmp_path: Path) -> Checkpoint:
     return Checkpoint(tmp_path)
 
 
-@pytest.mark.parametrize("config", [AWQ, GPTQ, FP8, PACKED, changed(PACKED, {"actorder": "weight"})])
+@pytest.mark.parametrize(
+    "config",
+    [AWQ, GPTQ, FP8, PACKED, changed(PACKED, {"actorder": "weight"}), PACKED | {"kv_cache_scheme": {"num_bits": 8}}],
+)
 def test_what_the_others_are_changed_from_is_supported(source: Checkpoint, config: dict[str, Any]) -> None:
     QuantizedCheckpoint(source, Fields("config.json", config)).finish(["m"])
 
@@ -65,7 +68,6 @@ def test_what_the_others_are_changed_from_is_supported(source: Checkpoint, confi
             'format is "nvfp4-pack-quantized"; it must be "pack-quantized", ',
         ),
         (PACKED | {"format": "marlin-24"}, 'format is "marlin-24"; it must be "pack-quantized", '),
-        (PACKED | {"kv_cache_scheme": {"num_bits": 8}}, "kv_cache_scheme is .*; it must be absent"),
         (PACKED | {"transform_config": {"config_groups": {}}}, "transform_config is .*; it must be absent"),
         (PACKED | {"sparsity_config": {"format": "sparse-24-bitmask"}}, 'format is .*; it must be "dense"'),
         (PACKED | {"config_groups": {}}, "config_groups is {}; it must be an object of at least one group"),

@@ -218,10 +218,10 @@ FORMATS = [
 
 
 def rewrite(directory: Path, form: Format) -> dict[str, Tensor]:
-    """Quantizes the layers' products of a checkpoint in place; what their codes stand for, by name of the weight."""
+    """Quantizes products in place, but ``form.exceptions``; what their codes stand for, by name of the weight."""
     tensors = load_file(directory / "model.safetensors")
     numbers = {}
-    for name in sorted(name for name in tensors if name.endswith("_proj.weight")):
+    for name in sorted(name for name in tensors if name.endswith(("_proj.weight", "lm_head.weight"))):
         module = name.removesuffix(".weight")
         if module in form.exceptions:
             continue

@@ -11,8 +11,8 @@ from outrider.mesh.errors import ContextExceeded, InvalidRequest
 def longest_answer(served: ServedModel, generation: Generation, prompt: int, caller: Caller) -> int:
     """The most tokens of an answer to a prompt of ``prompt`` tokens: as many as asked for and as the context has left.
 
-    Raises `ContextExceeded` for a prompt that fills the context of the model or of the caller, and `InvalidRequest` for
-    an empty prompt or for an answer longer than the caller may have.
+    Raises `ContextExceeded` for a prompt that fills the context of the model or of the caller, unless there is to be no
+    answer, and `InvalidRequest` for an empty prompt or for an answer longer than the caller may have.
     """
     room = _room(served, generation, prompt, caller)
     requested, limit = generation.sampling.max_tokens, caller.lowest("max_output_tokens")
@@ -35,7 +35,7 @@ def _room(served: ServedModel, generation: Generation, prompt: int, caller: Call
     limit = caller.lowest("max_context_tokens")
     if limit is not None and limit[0] < context:
         context, whose = limit[0], f"{limit[1]}'s"
-    if prompt >= context:
+    if prompt > context or (prompt == context and generation.sampling.max_tokens != 0):
         raise ContextExceeded(
             f"{param}: {prompt} tokens leave no room for an answer; {whose} maximum context length is {context} tokens",
             param=param,

@@ -99,19 +99,24 @@ def _scaled(scaling: Fields, theta: float, fields: Fields) -> RopeConfig:
     if kind == "linear":
         return RopeConfig(theta, kind, scaling.positive("factor"))
     if kind == "yarn":
-        return _yarn(scaling, theta, fields.count("max_position_embeddings"))
+        return _yarn(scaling, theta, fields.count("max_position_embeddings"), _original_length(scaling, fields))
     return RopeConfig(
         theta,
         kind,
         scaling.positive("factor"),
         scaling.positive("low_freq_factor"),
         scaling.positive("high_freq_factor"),
-        scaling.count("original_max_position_embeddings"),
+        _original_length(scaling, fields),
     )
 
 
-def _yarn(scaling: Fields, theta: float, length: int) -> RopeConfig:
-    original = scaling.count("original_max_position_embeddings", length)
+def _original_length(scaling: Fields, fields: Fields) -> int:
+    """The length of the first training; a configuration's own field overrides that of its scaling (transformers)."""
+    name = "original_max_position_embeddings"
+    return fields.count(name, scaling.count(name, fields.count("max_position_embeddings")))
+
+
+def _yarn(scaling: Fields, theta: float, length: int, original: int) -> RopeConfig:
     factor = scaling.positive("factor", length / original)
     return RopeConfig(
         theta,

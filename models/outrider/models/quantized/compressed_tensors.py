@@ -7,7 +7,8 @@
 - ``float-quantized``: ``weight`` float8_e4m3fn [out_features, in_features].
 
 ``weight_scale`` is [out_features, groups]; one for each block, output feature or tensor of floats. Where activations
-are to be quantized as they come, they are not: products have the rows in their own dtype.
+are to be quantized as they come, they are not: products have the rows in their own dtype. ``kv_cache_scheme`` has no
+effect: ``kv_dtype`` alone says how keys and values are kept.
 """
 
 from __future__ import annotations
@@ -141,8 +142,6 @@ class CompressedTensors:
     def parse(cls, fields: Fields) -> CompressedTensors:
         """The method of a ``quantization_config``; `ModelError` if it is not supported."""
         form = one_of(fields, "format", tuple(_TYPES))
-        if fields.values.get("kv_cache_scheme") is not None:
-            raise fields.wrong("kv_cache_scheme", "absent")
         if fields.values.get("transform_config"):
             raise fields.wrong("transform_config", "absent")
         if (sparsity := fields.within("sparsity_config")) is not None:

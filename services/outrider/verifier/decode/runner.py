@@ -137,12 +137,12 @@ class Runner:
         drawn = draw(logits, parameters).tolist()
         if NOTHING in drawn and not logits.amax(-1).isfinite().all():
             raise BrokenLogits("the target's logits are not numbers")
+        if isinstance(self.rule, Race):
+            return drawn  # edited logits would cost as much as the draw
         return self._apply_rule(works, edited_logits(logits, parameters), drawn)
 
     def _apply_rule(self, works: Seq[Work], logits: Tensor, drawn: list[int]) -> list[int]:
         """The tokens that the rule decides, given those ``drawn`` from logits [n, V]."""
-        if isinstance(self.rule, Race):
-            return drawn
         decided = self._accept(works, logits, drawn)
         return [NOTHING if token == NOTHING else decision for token, decision in zip(drawn, decided, strict=True)]
 

@@ -73,8 +73,8 @@ def request_from_proto(message: verifier_pb2.SubmitRequest, limits: ModelLimits,
 def _request(message: verifier_pb2.SubmitRequest, limits: ModelLimits, now: float) -> Request:
     check(_NAME.fullmatch(message.request_id), "request_id", "must be 1 to 64 letters, digits, '-' or '_'")
     check(_NAME.fullmatch(message.tenant), "tenant", "must be 1 to 64 letters, digits, '-' or '_'")
-    prompt, emitted = _tokens(message, limits)
     parameters = SamplingParameters.from_proto(message.sampling, temperature=0.0)
+    prompt, emitted = _tokens(message, limits, 1 if parameters.max_tokens else 0)
     speculation = Speculation.from_proto(message.speculation)
     max_tokens = min(parameters.max_tokens or 0, limits.context_length - len(prompt))
     _check_ends(parameters, max_tokens)
@@ -105,14 +105,14 @@ def lease_seconds(message: verifier_pb2.SubmitRequest) -> float:
     return message.lease_ms / 1e3
 
 
-def _tokens(message: verifier_pb2.SubmitRequest, limits: ModelLimits) -> tuple[list[int], list[int]]:
-    """Prompt and emitted tokens, which leave room for an answer."""
+def _tokens(message: verifier_pb2.SubmitRequest, limits: ModelLimits, least: int) -> tuple[list[int], list[int]]:
+    """Prompt and emitted tokens, which leave room for an answer of ``least`` tokens."""
     prompt, emitted = ids_of(message.prompt, "prompt"), ids_of(message.emitted, "emitted")
     limits.require_known(prompt, "prompt")
     limits.require_known(emitted, "emitted")
     check(prompt, "prompt", "must hold at least one token")
     check(
-        len(prompt) + len(emitted) < limits.context_length or emitted,
+        len(prompt) + len(emitted) + least <= limits.context_length or emitted,
         "prompt",
         f"has {len(prompt)} tokens; the model's context of {limits.context_length} must leave room for an answer",
     )

@@ -11,7 +11,7 @@ import pytest
 from outrider.gateway.requests.request import choice_seed
 from outrider.models.text import Tokenizer
 
-from tests.gateway.stack import MODEL, Stack, events
+from tests.gateway.stack import CONTEXT, MODEL, Stack, events
 
 MESSAGES: Any = [{"role": "user", "content": "def parse("}]
 EDITS: Any = {
@@ -98,6 +98,19 @@ async def test_an_echo_tells_the_prompt_and_how_likely_it_was(http: httpx.AsyncC
     assert silent["choices"][0]["text"] == choice["text"]
     assert silent["outrider"]["tokens"][: len(prompt)] == prompt
     assert silent["usage"]["completion_tokens"] == 24
+
+
+async def test_a_prompt_as_long_as_the_context_is_scored_where_no_answer_is_asked_for(http: httpx.AsyncClient) -> None:
+    scoring = {"prompt": [5] * CONTEXT, "max_tokens": 0, "echo": True, "ignore_eos": False}
+    for more in ({"logprobs": 1}, {"logprobs": 0, "n": 2}, {}):
+        answer = await _ask(http, **scoring, **more)
+        assert answer["usage"]["prompt_tokens"] == CONTEXT
+        for choice in answer["choices"]:
+            scored = choice["logprobs"]["token_logprobs"] if "logprobs" in more else [None] + [0.0] * (CONTEXT - 1)
+            assert [value is None for value in scored] == [True] + [False] * (CONTEXT - 1)
+    for more in ({"prompt": [5] * (CONTEXT + 1)}, {"max_tokens": 1}):
+        response = await http.post("/v1/completions", json=_body(**scoring | more))
+        assert (response.status_code, response.json()["error"]["code"]) == (400, "context_length_exceeded")
 
 
 async def test_the_openai_client_reads_a_chats_log_probabilities(client: openai.AsyncOpenAI) -> None:

@@ -191,6 +191,9 @@ async def test_a_verifiers_refusal_bears_the_clients_own_name(
         ({"structured_outputs": {"whitespace_pattern": "a"}}, "structured_outputs"),
         ({"structured_outputs": {"regex": "a"}, "response_format": {"type": "json_object"}}, "structured_outputs"),
         ({"guided_regex": "a"}, "guided_regex"),
+        ({"regex": "a"}, "regex"),
+        ({"ebnf": 'root ::= "a"'}, "ebnf"),
+        ({"structural_tag": "{}"}, "structural_tag"),
         ({"tools": TOOLS, "structured_outputs": {"regex": "a"}}, "structured_outputs"),
         ({"tool_choice": "required"}, "tool_choice"),
         ({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "no"}}}, "tool_choice"),
@@ -200,7 +203,7 @@ async def test_a_verifiers_refusal_bears_the_clients_own_name(
 )
 def test_what_cannot_be_honoured_is_refused_by_name(more: Any, param: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        read_chat(json.dumps({"model": "m", "messages": MESSAGES} | more).encode()).generation()
+        read_chat(json.dumps({"model": "m", "messages": MESSAGES} | more).encode(), ignored=[]).generation()
     assert caught.value.param == param
 
 

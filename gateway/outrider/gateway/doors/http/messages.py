@@ -11,7 +11,7 @@ import msgspec
 from outrider.gateway.admission.body_turns import Arrival, BodyTurns
 from outrider.gateway.admission.reservation import Admission
 from outrider.gateway.doors.http.plain_json import require_plain
-from outrider.gateway.errors import TimedOut, TooLarge, WrongContentType
+from outrider.gateway.errors import TimedOut, TooLarge, WrongContentType, WrongEncoding
 from outrider.mesh.errors import InvalidRequest
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -27,11 +27,13 @@ _ON_DISCONNECT = "x-outrider-on-disconnect"
 async def read_body(request: Request, limit: int) -> bytes:
     """The bytes of the request's body, unparsed.
 
-    Raises `WrongContentType` unless it is said to be JSON, `TooLarge` for more than ``limit`` bytes, `TimedOut` if it
-    takes too long to arrive, `ClientDisconnect` if it never arrives whole, `InvalidRequest` as `require_plain`, and
-    `Overloaded` as `Arrival`. The caller parses the bytes before it awaits anything.
+    Raises `WrongContentType` unless it is said to be JSON, `WrongEncoding` if it is compressed, `TooLarge` for more
+    than ``limit`` bytes, `TimedOut` if it takes too long to arrive, `ClientDisconnect` if it never arrives whole,
+    `InvalidRequest` as `require_plain`, and `Overloaded` as `Arrival`. The caller parses the bytes before it awaits
+    anything.
     """
     _require_json(request)
+    _require_plain_coding(request)
     admission: Admission | None = getattr(request.state, "admission", None)
     with admission.arriving() if admission is not None else BodyTurns().arriving("") as arrival:
         body = await _read(request, limit, arrival)
@@ -76,6 +78,15 @@ def _require_json(request: Request) -> None:
         raise WrongContentType(
             f"send the body as JSON with the header Content-Type: application/json (curl --json), {shown}"
         )
+
+
+def _require_plain_coding(request: Request) -> None:
+    """Raises `WrongEncoding` for a body in a coding: none is undone here."""
+    for name, known in (("content-encoding", "identity"), ("transfer-encoding", "chunked")):
+        codings = [coding.strip().lower() for value in request.headers.getlist(name) for coding in value.split(",")]
+        if wrong := [coding for coding in codings if coding not in ("", known)]:
+            shown = ", ".join(wrong)[:_SHOWN]
+            raise WrongEncoding(f"send the body uncompressed: {name} is {shown}, which is not decoded here")
 
 
 def lingers_after_disconnect(request: Request) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from secrets import token_hex
 from typing import Any
 
@@ -14,7 +15,8 @@ from outrider.gateway.doors.http.connections import Connections, notice_absence
 from outrider.gateway.errors import HeadersTooLarge, TargetTooLong, TimedOut, error_answer, error_headers
 from outrider.gateway.settings import Bounds
 from outrider.mesh.errors import InvalidRequest, OutriderError, Unavailable
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 _FRAMING_PER_BYTE = 8
 """Most bytes of chunk framing for each byte of a body: slightly more than chunks of one byte need."""
@@ -69,8 +71,6 @@ class Protocol(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         try:
             self._feed(data)
-        except httptools.HttpParserUpgrade:
-            self._unsupported_upgrade_warning()
         except httptools.HttpParserError as error:
             why = error.__context__
             self._refuse(why if isinstance(why, OutriderError) else InvalidRequest("this is no HTTP/1.1 request"))
@@ -97,12 +97,34 @@ class Protocol(HttpToolsProtocol):
         self._parse(data)
 
     def _parse(self, data: bytes) -> None:
-        part = self._part
-        self._read = self._size + len(data)
-        self.parser.feed_data(data)
-        if part == self._part:
-            self._size += len(data)
-            self._require_room()
+        while data:
+            part = self._part
+            self._read = self._size + len(data)
+            rest = self._parse_request(data)
+            if part == self._part:
+                self._size += len(data)
+                self._require_room()
+            data = rest
+
+    def _parse_request(self, data: bytes) -> bytes:
+        """Parses ``data`` up to the first head that asks for an upgrade, and that head without it; what is behind it.
+
+        The parser takes such a head for the end of HTTP. No upgrade is offered here, and a server that offers none
+        answers the request over HTTP/1.1 (RFC 9110, 7.8).
+        """
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            head = self._head_without_upgrade()
+            self.parser = httptools.HttpRequestParser(self)
+            self.parser.feed_data(head)
+            return data[upgrade.args[0] :]
+        return b""
+
+    def _head_without_upgrade(self) -> bytes:
+        line = b"%b %b HTTP/%b\r\n" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())
+        headers = [b"%b: %b\r\n" % header for header in self.headers if header[0] != b"upgrade"]
+        return b"".join([line, *headers, b"\r\n"])
 
     def _require_room(self) -> None:
         """Raises `OutriderError` if a head, or the framing of a body, is as large as its bound and has not ended."""
@@ -142,6 +164,10 @@ class Protocol(HttpToolsProtocol):
             size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
             if size > self._bounds.header_bytes:
                 raise self._too_large()
+        if self.parser.should_upgrade():
+            if self.parser.get_method() == b"CONNECT":
+                raise InvalidRequest("CONNECT is not supported: this is no proxy")
+            return  # `_parse_request` has the head come again
         self._begin(head=False)
         super().on_headers_complete()
 
@@ -152,8 +178,15 @@ class Protocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """Notes that a request has ended."""
+        if self.parser.should_upgrade():
+            return
         super().on_message_complete()
         self._begin(head=True)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        """Starts to answer; a client of HTTP/1.0 knows no chunks."""
+        older = cycle.scope["http_version"] != "1.1"
+        super()._start_asgi_task(cycle, partial(_answer_until_close, app, cycle) if older else app)
 
     def on_response_complete(self) -> None:
         """Closes the connection if the answer is complete and the body does not end within ``body_idle_s`` seconds."""
@@ -214,3 +247,23 @@ class Protocol(HttpToolsProtocol):
         self._discarded += size
         if self._discarded > _DISCARDED:
             self.transport.abort()
+
+
+async def _answer_until_close(
+    app: ASGIApp, cycle: RequestResponseCycle, scope: Scope, receive: Receive, send: Send
+) -> None:
+    """Answers a request of HTTP/1.0: an answer without a length ends with the connection (RFC 9112, 6.3)."""
+    cycle.keep_alive = cycle.waiting_for_100_continue = False
+    unknown = False
+
+    async def sending(message: Message) -> None:
+        nonlocal unknown
+        if message["type"] == "http.response.start":
+            unknown = all(name.lower() != b"content-length" for name, _ in message["headers"])
+            if unknown:
+                cycle.chunked_encoding = False
+        elif unknown:
+            cycle.expected_content_length = len(message.get("body", b""))  # uvicorn compares both
+        await send(message)
+
+    await app(scope, receive, sending)

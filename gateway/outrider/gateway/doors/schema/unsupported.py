@@ -31,6 +31,10 @@ _FORMS: dict[str, tuple[Any, ...]] = {
     "guided_grammar": _NULL,
     "json_schema": _NULL,
     "grammar": ("",),
+    "grammar_string": ("",),
+    "regex": _NULL,
+    "ebnf": _NULL,
+    "structural_tag": _NULL,
     "format": ("",),
 }
 _PROMPTS: dict[str, tuple[Any, ...]] = {
