@@ -91,6 +91,9 @@ def test_a_key_is_replaced_once_and_by_one_that_lives_as_long(jetstream, tmp_pat
     assert [(line["event"], line["tenant"], line["door"]) for line in lines] == [(e, "rotating", "cli") for e in events]
     assert lines[2]["subject"] == f"key {first.split('-')[1]}"
     assert not any(secret.split("-", 2)[2] in text for secret in (first, second))
+    assert outrider("audit", "verify", str(tmp_path / "audit.jsonl")).returncode == 0
+    (tmp_path / "audit.jsonl").write_text("".join(text.splitlines(keepends=True)[::2]))
+    assert outrider("audit", "verify", str(tmp_path / "audit.jsonl")).returncode == 1
 
 
 @pytest.mark.parametrize("id_", ["é", "a.b"])

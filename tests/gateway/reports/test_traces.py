@@ -20,7 +20,7 @@ from outrider.gateway.service import GatewayService
 from outrider.gateway.settings import GatewaySettings
 from outrider.mesh.rpc import close_channels, stub
 from outrider.mesh.telemetry import start_tracing
-from outrider.mesh.telemetry.audit_chain import ChainReader
+from outrider.mesh.telemetry.chained.reader import ChainReader
 from outrider.proposer.service import ProposerService
 from outrider.proposer.settings import ProposerSettings
 from outrider.tokenizer.service import TokenizerService

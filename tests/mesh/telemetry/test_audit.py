@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 from outrider.mesh.errors import ConfigError
 from outrider.mesh.telemetry import REGISTRY, audit, start_audit, stop_audit
+from outrider.mesh.telemetry.chained.log import MOST_WAITING
 from outrider.mesh.telemetry.line_file import LineFile
+from outrider.mesh.telemetry.repeats import MOST_CALLERS
 
 from tests.waiting import eventually
 
@@ -57,6 +59,7 @@ def test_an_event_is_one_line_that_only_its_owner_may_read(path: Path) -> None:
         "count": 1,
         "service": "gateway",
         "instance": "gateway-1",
+        "chain": line["chain"],
         "serial": 1,
         "previous": "",
     }
@@ -75,8 +78,8 @@ def test_no_text_of_a_request_makes_a_second_line(path: Path) -> None:
 def test_refusals_that_repeat_are_one_line_with_their_count(path: Path) -> None:
     start_audit("gateway", "gateway-1", str(path))
     for request in range(50):
-        audit("limit_reached", outcome="refused", actor="key 1", request=str(request))
-    audit("limit_reached", outcome="refused", actor="key 2", request="other")
+        audit("limit_reached", outcome="refused", actor="key 1", tenant="acme", request=str(request))
+    audit("limit_reached", outcome="refused", actor="key 2", tenant="acme", request="other")
     audit("key_created")
     audit("key_created")
     stop_audit()
@@ -89,6 +92,54 @@ def test_refusals_that_repeat_are_one_line_with_their_count(path: Path) -> None:
         ("limit_reached", "49", 49),
     ]
     assert [line["serial"] for line in lines(path)] == [1, 2, 3, 4, 5]
+
+
+def refuse(key: int, address: str) -> None:
+    audit("authentication_refused", outcome="refused", actor=f"key {key}", door="http", address=address)
+
+
+def test_a_caller_without_a_valid_key_is_told_of_by_its_address_whatever_key_it_claims(path: Path) -> None:
+    start_audit("gateway", "gateway-1", str(path))
+    for key in range(400):
+        refuse(key, "203.0.113.7")
+    for key in range(200):
+        refuse(key, f"2001:db8::{key:x}")
+    stop_audit()
+    assert [(line["actor"], line["address"], line["count"]) for line in lines(path)] == [
+        ("key 0", "203.0.113.7", 1),
+        ("key 0", "2001:db8::0", 1),
+        ("", "203.0.113.7", 399),
+        ("", "2001:db8::/64", 199),
+    ]
+
+
+def test_callers_from_many_addresses_make_a_bounded_number_of_lines(path: Path) -> None:
+    start_audit("gateway", "gateway-1", str(path))
+    for number in range(5000):
+        refuse(number, f"10.0.{number >> 8}.{number & 255}")
+    audit("limit_reached", outcome="refused", actor="key 1", tenant="acme")
+    audit("key_created")
+    assert stop_audit() == 0
+    told = lines(path)
+    assert len(told) == MOST_CALLERS + 4
+    assert sum(line["count"] for line in told) == 5002
+    assert {line["event"] for line in told[-3:-1]} == {"limit_reached", "key_created"}
+    assert (told[-1]["address"], told[-1]["count"]) == ("", 5000 - MOST_CALLERS - 1)
+    assert told[-1]["reason"].startswith("more than 1000 callers were refused")
+
+
+async def test_no_flood_of_refused_callers_takes_the_place_of_another_event(tmp_path: Path) -> None:
+    folder, before = tmp_path / "mounted", lost()
+    folder.mkdir()
+    start_audit("gateway", "gateway-1", str(folder / "audit.jsonl"))
+    folder.rename(tmp_path / "away")
+    for key in range(3 * MOST_WAITING):
+        refuse(key, f"10.0.{(key >> 8) & 255}.{key & 255}")
+    audit("key_created")
+    folder.mkdir()
+    await eventually(lambda: "key_created" in (folder / "audit.jsonl").read_text() if any(folder.iterdir()) else False)
+    assert stop_audit() == 0
+    assert lost() == before
 
 
 def test_lines_go_to_a_new_file_once_the_old_one_is_moved_away(path: Path) -> None:

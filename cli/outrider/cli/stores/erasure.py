@@ -18,7 +18,7 @@ from outrider.mesh.errors import ConfigError
 from outrider.mesh.registry import Member, Registry
 from outrider.mesh.tasks import Tasks
 from outrider.mesh.telemetry import audit
-from outrider.mesh.telemetry.audit import Outcome
+from outrider.mesh.telemetry.audit_record import Outcome
 from outrider.wire import prompts, tenants
 from outrider.wire.prompts import prompt_entry
 from outrider.wire.subjects import LIMITS_BUCKET

@@ -19,7 +19,7 @@ from outrider.mesh.config import fields
 from outrider.mesh.config.fields import nearest
 from outrider.mesh.errors import AlreadyExists, ConfigError
 from outrider.mesh.telemetry import audit
-from outrider.mesh.telemetry.audit import Event
+from outrider.mesh.telemetry.audit_record import Event
 from outrider.wire.tenant_records import Missing, TenantRecords, Unchangeable
 from outrider.wire.tenants import BUCKET, SCOPES, Key, Limits, Tenant
 

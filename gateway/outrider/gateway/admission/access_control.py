@@ -21,7 +21,7 @@ from outrider.gateway.measuring.refusals import count_refusal
 from outrider.gateway.measuring.tenant_labels import TenantLabels
 from outrider.mesh.errors import InvalidRequest, OutriderError, PermissionDenied, Unauthenticated
 from outrider.mesh.telemetry import audit
-from outrider.mesh.telemetry.audit import Event
+from outrider.mesh.telemetry.audit_record import Event
 from outrider.wire.tenants import parse_key
 
 Network = IPv4Network | IPv6Network

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from ipaddress import IPv4Address, IPv6Address, ip_network
+from ipaddress import IPv4Address, IPv6Address
+
+from outrider.mesh.sites import site_of
 
 LOCK_S = 60.0
 """Seconds in which failures are counted together, and seconds for which further failures are then refused."""
 _MOST = 10_000
 """Most addresses, and most keys, that are counted; the one whose last failure is oldest is dropped."""
-_SITE_BITS = 64
-"""Bits of an IPv6 address that count: one customer usually has all addresses below them (RFC 6177)."""
 
 Clock = Callable[[], float]
 
@@ -29,7 +29,7 @@ class FailedAttempts:
         """
         waits = [0.0]
         if address is not None:
-            waits.append(self._by_address.add(_site(address)))
+            waits.append(self._by_address.add(site_of(address)))
         if key is not None:
             waits.append(self._by_key.add(key))
         return max(waits)
@@ -53,9 +53,3 @@ class _Counter:
         if len(self._entries) > _MOST:
             del self._entries[next(iter(self._entries))]
         return until - now if count >= self._most else 0.0
-
-
-def _site(address: IPv4Address | IPv6Address) -> str:
-    """The address, or of an IPv6 address the network of one site."""
-    bits = _SITE_BITS if isinstance(address, IPv6Address) else address.max_prefixlen
-    return str(ip_network((address, bits), strict=False))

@@ -11,7 +11,7 @@ from pathlib import Path
 from outrider.mesh.errors import ConfigError
 from outrider.mesh.security.identity import Identity
 from outrider.mesh.telemetry import audit, gauge, get_logger
-from outrider.mesh.telemetry.audit import Outcome
+from outrider.mesh.telemetry.audit_record import Outcome
 
 CHECK_S = 1.0
 """Seconds between two looks at the files."""

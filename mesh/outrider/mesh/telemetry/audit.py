@@ -6,109 +6,37 @@ a disk.
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime
-from typing import Literal
 
-import msgspec
 from outrider.mesh.errors import ConfigError
-from outrider.mesh.telemetry.chained_log import ChainedLog
+from outrider.mesh.telemetry.audit_record import Event, Outcome, Record
+from outrider.mesh.telemetry.chained.log import ChainedLog
 from outrider.mesh.telemetry.line_file import LineFile
 from outrider.mesh.telemetry.metrics import counter
+from outrider.mesh.telemetry.repeats import Repeats
 
-Event = Literal[
-    "authentication_refused",
-    "permission_refused",
-    "limit_reached",
-    "locked_out",
-    "tenant_created",
-    "tenant_changed",
-    "key_created",
-    "key_rotated",
-    "key_revoked",
-    "admin_call",
-    "certificate_renewed",
-    "stream_revoked",
-    "stream_filtered",
-    "content_erased",
-    "abuse_suspected",
-]
-Outcome = Literal["done", "refused", "failed"]
-
-REPEAT_S = 60.0
-"""Seconds for which refusals like one that was written are counted, and then written as one line."""
-_MOST_KINDS = 10_000
 LONGEST = 500
 """Most characters of a value."""
-
 _events = counter("audit_events", "Events for the audit log.", ["event"])
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """One line.
-
-    Attributes:
-        time: in UTC, as RFC 3339 writes it.
-        actor: who did it: ``key ID``, ``token SUBJECT``, ``certificate URI`` or ``user NAME``; of a refused request who
-            it claims to be, or nothing.
-        door: where it was done: ``http``, ``grpc``, ``nats``, ``admin``, ``mesh`` or ``cli``.
-        subject: what was changed.
-        count: events that the line stands for: refusals that repeat within `REPEAT_S` seconds make one line.
-        serial: number of the line in its process, from 1.
-        previous: hash of the process's line before it, as `line_hash` makes it; empty for the first.
-    """
-
-    time: str
-    event: Event
-    outcome: Outcome
-    actor: str
-    tenant: str
-    door: str
-    address: str
-    subject: str
-    reason: str
-    request: str
-    count: int
-    service: str
-    instance: str
-    serial: int = 0
-    previous: str = ""
-
-    @property
-    def kind(self) -> tuple[str, ...]:
-        """What refusals that repeat have in common."""
-        return self.event, self.actor, self.tenant, self.door, self.address, self.subject
-
-
 class AuditLog(ChainedLog[Record]):
-    """Writes records; refusals that repeat within ``repeat_s`` seconds make one line."""
+    """Writes records; refusals that repeat make one line, as `Repeats` says, and never wait for the file one by one."""
 
-    def __init__(self, file: LineFile, *, repeat_s: float = REPEAT_S) -> None:
-        self._repeat_s = repeat_s
-        self._repeats: dict[tuple[str, ...], tuple[float, Record | None]] = {}
+    def __init__(self, file: LineFile) -> None:
+        self._repeats = Repeats()
         super().__init__(file)
 
-    def _take(self, record: Record) -> None:
-        """Writes a record, unless it is a refusal like one that was written a moment ago."""
-        kind = record.kind
-        if record.outcome != "refused":
-            self._write(record)
-        elif (repeats := self._repeats.get(kind)) is not None:
-            ends, last = repeats
-            self._repeats[kind] = ends, msgspec.structs.replace(record, count=last.count + 1 if last else 1)
-        else:
-            self._repeats[kind] = time.monotonic() + self._repeat_s, None
-            self._write(record)
+    def note(self, record: Record) -> None:
+        """As `ChainedLog.note`, unless the record is counted with others."""
+        first = self._repeats.first(record) if record.repeats else record
+        if first is not None:
+            super().note(first)
 
     def _pass(self, now: float) -> None:
-        """Writes the counts whose time is over, and the oldest where there are too many."""
-        while self._repeats:
-            kind, (ends, last) = next(iter(self._repeats.items()))
-            if now < ends and len(self._repeats) <= _MOST_KINDS:
-                return
-            del self._repeats[kind]
-            if last is not None:
-                self._write(last)
+        """Writes the counts whose time is over."""
+        for line in self._repeats.over(now):
+            self._write(line)
 
 
 def open_log(setting: str, target: str) -> LineFile:

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 from outrider.mesh.telemetry.audit import LONGEST, open_log, utc_now
-from outrider.mesh.telemetry.chained_log import ChainedLog
+from outrider.mesh.telemetry.chained.log import ChainedLog
 
 
 class UsageRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,6 +26,7 @@ class UsageRecord(msgspec.Struct, frozen=True, kw_only=True):
         finish_reasons: of the answers that are whole.
         error: type of the error that ended the request.
         seconds: from the submission to verifiers to the end.
+        chain: as in `Record`.
         serial: as in `Record`.
         previous: as in `Record`.
     """
@@ -46,6 +47,7 @@ class UsageRecord(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     service: str = ""
     instance: str = ""
+    chain: str = ""
     serial: int = 0
     previous: str = ""
 

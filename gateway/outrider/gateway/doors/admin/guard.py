@@ -8,7 +8,7 @@ from outrider.gateway.admission.caller import Caller
 from outrider.gateway.doors.http.guard import guarded, sender_of
 from outrider.mesh.errors import Internal, OutriderError
 from outrider.mesh.telemetry import audit
-from outrider.mesh.telemetry.audit import Event, Outcome
+from outrider.mesh.telemetry.audit_record import Event, Outcome
 from outrider.wire.tenants import without_secrets
 from starlette.types import ASGIApp, Receive, Scope, Send
 

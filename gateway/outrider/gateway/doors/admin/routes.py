@@ -28,7 +28,7 @@ from outrider.gateway.doors.http.messages import json_response, read_body
 from outrider.gateway.doors.schema.parameters import convert, read, read_query
 from outrider.mesh.bus import Bucket, Bus
 from outrider.mesh.errors import AlreadyExists, FailedPrecondition, NotFound
-from outrider.mesh.telemetry.audit import Event
+from outrider.mesh.telemetry.audit_record import Event
 from outrider.wire.subjects import LIMITS_BUCKET
 from outrider.wire.tenant_records import Missing, TenantRecords, Unchangeable
 from outrider.wire.tenants import BUCKET, Limits

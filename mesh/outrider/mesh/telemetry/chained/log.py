@@ -1,8 +1,7 @@
-"""A file of JSON lines that a thread writes, each line with its number and the hash of the line before it."""
+"""A log of JSON lines that a thread writes, each line with its number and the hash of the line before it."""
 
 from __future__ import annotations
 
-import hashlib
 import queue
 import threading
 import time
@@ -11,6 +10,7 @@ from contextlib import suppress
 from typing import Generic, TypeVar
 
 import msgspec
+from outrider.mesh.telemetry.chained.head import Head, extending, keep, line_hash, newest
 from outrider.mesh.telemetry.line_file import LineFile
 from outrider.mesh.telemetry.logs import get_logger
 from outrider.mesh.telemetry.metrics import counter
@@ -29,24 +29,20 @@ _lost = counter("audit_lost_events", "Events that did not reach the audit log.")
 _failures = counter("audit_failed_writes", "Attempts to write to the audit log that failed; they are repeated.")
 
 
-def line_hash(line: bytes) -> str:
-    """SHA-256 of a ``line`` without its end, hexadecimal, as the next line of its process holds it."""
-    return hashlib.sha256(line).hexdigest()
-
-
 class ChainedLog(Generic[R]):
     """Writes records to ``file`` in a thread of its own, until `close`. For any thread.
 
-    A record has the fields ``serial`` and ``previous``, which are set here: the number of the line in this process,
-    from 1, and the hash of this process's line before it, empty for the first. A write that fails is repeated every
-    second, and logged once; records wait meanwhile. At most ``most`` records wait.
+    The fields ``chain``, ``serial`` and ``previous`` of a record are set here: the name of the chain, the number of the
+    line in it, from 1, and the hash of the line before it, empty for the first. All processes that append to one file
+    write one chain; one that writes elsewhere has a chain of its own, without a name. A write that fails is
+    repeated every second, and logged once; records wait meanwhile. At most ``most`` records wait.
     """
 
     def __init__(self, file: LineFile, *, most: int = MOST_WAITING) -> None:
         self._file = file
         self._waiting: queue.Queue[R | None] = queue.Queue(most)
-        self._serial, self._previous = 0, ""
-        self._lines: deque[bytes] = deque()
+        self._own = Head()
+        self._records: deque[R] = deque()
         self._closing = threading.Event()
         self._failing, self._lost = False, 0
         self._encode = msgspec.json.Encoder().encode
@@ -70,7 +66,7 @@ class ChainedLog(Generic[R]):
             self._waiting.put(None, timeout=wait_s)
         self._thread.join(wait_s)
         if self._thread.is_alive():
-            self._lose(self._waiting.qsize() + len(self._lines))
+            self._lose(self._waiting.qsize() + len(self._records))
         return self._lost
 
     def _run(self) -> None:
@@ -100,21 +96,19 @@ class ChainedLog(Generic[R]):
         """Called at least every second with the monotonic time, and with infinity at the end."""
 
     def _write(self, record: R) -> None:
-        """Makes the line of a record, which the next `_flush` writes."""
-        line = self._encode(msgspec.structs.replace(record, serial=self._serial + 1, previous=self._previous))
-        self._serial, self._previous = self._serial + 1, line_hash(line)
-        self._lines.append(line + b"\n")
+        """Has the next `_flush` write a record."""
+        self._records.append(record)
 
     def _flush(self) -> None:
-        while self._lines and not self._written():
+        while self._records and not self._written():
             if self._closing.is_set():
-                self._lose(len(self._lines))
-                return self._lines.clear()
+                self._lose(len(self._records))
+                return self._records.clear()
             self._closing.wait(_TURN_S)
 
     def _written(self) -> bool:
         try:
-            self._file.write(self._lines)
+            self._append()
         except OSError as error:
             _failures.inc()
             if not self._failing:
@@ -123,6 +117,36 @@ class ChainedLog(Generic[R]):
             return False
         self._failing = False
         return True
+
+    def _append(self) -> None:
+        if not self._file.kept:
+            return self._extend(self._own)
+        with extending(self._file.name) as descriptor:
+            self._file.follow()
+            file = self._file.state()
+            head = newest(descriptor, self._file.name, file)
+            self._file.torn = head.torn and head.inode == file.st_ino
+            try:
+                self._extend(head)
+            finally:
+                file, torn = self._file.state(), self._file.torn
+                keep(descriptor, msgspec.structs.replace(self._own, inode=file.st_ino, size=file.st_size, torn=torn))
+
+    def _extend(self, head: Head) -> None:
+        """Writes the records behind ``head``, and notes the head that they leave; `OSError` if not all were written."""
+        self._own, heads, lines = head, [head], deque[bytes]()
+        for record in self._records:
+            link = {"chain": head.chain, "serial": head.serial + 1, "previous": head.hash}
+            line = self._encode(msgspec.structs.replace(record, **link))
+            head = msgspec.structs.replace(head, serial=head.serial + 1, hash=line_hash(line))
+            heads.append(head)
+            lines.append(line + b"\n")
+        try:
+            self._file.write(lines)
+        finally:
+            for _ in range(len(self._records) - len(lines)):
+                self._records.popleft()
+            self._own = heads[-1 - len(lines)]
 
     def _lose(self, events: int) -> None:
         self._lost += events
