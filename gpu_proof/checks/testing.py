@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
 import pytest
+from outrider.native.share import cores
 
 from gpu_proof.report import Report
 
@@ -29,7 +29,7 @@ def run_tests(report: Report, folder: str, paths: Sequence[str], expression: str
 
     Only conftest.py files in ``folder`` are read: those of the whole suite start brokers, which the machine lacks.
     """
-    workers = min(_MOST_WORKERS, os.cpu_count() or 1) if beside else 0
+    workers = min(_MOST_WORKERS, cores()) if beside else 0
     arguments = [*paths, "-k", expression, "-q", "-n", str(workers), "--maxfail=40", "-p", "no:cacheprovider"]
     arguments += ["-o", "filterwarnings=default", "-p", "gpu_proof.checks.profile", f"--confcutdir={folder}"]
     code = pytest.main(arguments, plugins=[_Outcomes(report)])

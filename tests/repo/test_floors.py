@@ -27,7 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "verifier": SERVICE_FLOOR,
     "gateway": {"mesh", "wire", "v1"},
     "cli": {"mesh", "wire", "v1", "loadtest", "native", "models.store"},
-    "loadtest": {"mesh", "wire", "v1"},
+    "loadtest": {"mesh", "wire", "v1", "native"},
 }
 """Packages, or rooms of packages (`models.store`), that a package may import."""
 WITHOUT_TORCH = {"wire", "v1", "mesh", "tokenizer", "kvcache", "gateway", "cli", "loadtest"}

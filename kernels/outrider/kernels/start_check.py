@@ -7,7 +7,6 @@ An image for GPUs passes in the container as it is deployed: with its user, its 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from subprocess import SubprocessError
 
@@ -15,6 +14,7 @@ from outrider.kernels.catalogue import entries
 from outrider.kernels.compilation import CAPABILITIES, compile_all, key, runs, target
 from outrider.kernels.host_library import load_launcher
 from outrider.kernels.shapes import SHAPES, names
+from outrider.native.share import cores
 
 
 def main() -> int:
@@ -36,7 +36,7 @@ def _compile(shape: str, gpu: str) -> int:
     capability = CAPABILITIES[gpu]
     launches = {key(entry.launch): entry.launch for entry in entries(SHAPES[shape])}
     with target(capability):
-        return len(compile_all((each for each in launches.values() if runs(each, capability)), os.cpu_count() or 1))
+        return len(compile_all((each for each in launches.values() if runs(each, capability)), cores()))
 
 
 def _options() -> argparse.Namespace:

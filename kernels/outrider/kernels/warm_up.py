@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-
 import torch
 from outrider.kernels.launch import INTERPRETED
 from outrider.kernels.shapes import ModelShape
+from outrider.native.share import cores
 
 _MOST_THREADS = 8
 
@@ -30,4 +29,4 @@ def warm_up(shape: ModelShape, device: torch.device | str) -> int:
 
     distinct = {key(entry.launch): entry.launch for entry in entries(shape)}
     with torch.cuda.device(device):
-        return len(compile_all(distinct.values(), threads=min(os.cpu_count() or 1, _MOST_THREADS)))
+        return len(compile_all(distinct.values(), threads=min(cores(), _MOST_THREADS)))

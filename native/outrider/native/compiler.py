@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from outrider.native.levels import LEVELS, Level, is_x86_64
+from outrider.native.share import cores
 
 SOURCE = Path(__file__).parent / "source"
 HEADER = SOURCE / "outrider_native.h"
@@ -99,7 +100,7 @@ def ensure_all(levels: Iterable[Level] = LEVELS) -> tuple[list[Path], list[str]]
         except CompilerError as error:
             return str(error)
 
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+    with ThreadPoolExecutor(cores()) as pool:
         results = list(pool.map(compiled, levels))
     return [each for each in results if isinstance(each, Path)], [each for each in results if isinstance(each, str)]
 

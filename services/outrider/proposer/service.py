@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator
 from typing import Any, ClassVar
 
 import grpc
-import torch
 from outrider.kernels.race_sample import Truncation
 from outrider.mesh import plugins
 from outrider.mesh.errors import ConfigError, FailedPrecondition, InvalidRequest
@@ -28,6 +27,8 @@ from outrider.models.speculation import (
     Opening,
 )
 from outrider.models.text import TextError, Tokenizer
+from outrider.models.threads import use_threads
+from outrider.native.share import sentence
 from outrider.proposer import drafter_calls
 from outrider.proposer.checks import check_request
 from outrider.proposer.draft_spans import DraftSpans
@@ -117,8 +118,7 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
 
     def _load(self) -> None:
         """Loads the drafter; none if it is the shipped one, and the target is not."""
-        if self._settings.threads:
-            torch.set_num_threads(self._settings.threads)
+        _log.info("share of the machine", share=sentence(), threads=use_threads(self._settings.threads))
         try:
             context = drafter_context(self._settings)
             self._vocabulary, self._vocabulary_size = context.vocabulary, context.vocabulary_size

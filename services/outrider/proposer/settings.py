@@ -34,7 +34,9 @@ class ProposerSettings(Settings, kw_only=True, frozen=True):
         Meta(description="of the weights; auto: the checkpoint's, or float32 if the CPU lacks that type"),
     ] = "auto"
     device: Annotated[str, Meta(description="torch device: cpu, cuda or cuda:N")] = "cpu"
-    threads: Annotated[int, Meta(ge=0, description="CPU threads of the model; 0 leaves it to torch")] = 1
+    threads: Annotated[
+        int, Meta(ge=0, description="CPU threads of the model; 0: OMP_NUM_THREADS, or one for each core of the process")
+    ] = 1
     keep_s: Annotated[
         float,
         Meta(ge=1, le=31536000, description="most seconds for which learnt answers are kept after their last use"),

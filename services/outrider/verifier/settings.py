@@ -63,7 +63,7 @@ class VerifierSettings(Settings, kw_only=True, frozen=True):
     ] = 0.0
     cuda_graphs: Annotated[bool, Meta(description="run steps of few rows as CUDA graphs; no effect on a CPU")] = True
     threads: Annotated[
-        int, Meta(ge=0, description="CPU threads of the model; 0: OMP_NUM_THREADS, or one for each core")
+        int, Meta(ge=0, description="CPU threads of the model; 0: OMP_NUM_THREADS, or one for each core of the process")
     ] = 0
     threads_beside: Annotated[
         int,

@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from outrider.mesh.errors import ConfigError
 from outrider.mesh.telemetry import get_logger
 from outrider.models import store
@@ -16,8 +15,10 @@ from outrider.models.kv.pages import PageTable
 from outrider.models.llama import LlamaModel, ModelError
 from outrider.models.speculation import Acceptance
 from outrider.models.text import TextError, Tokenizer
+from outrider.models.threads import use_threads
 from outrider.native.levels import LevelError
 from outrider.native.presence import notice
+from outrider.native.share import sentence
 from outrider.verifier.acceptance.accept import Race
 from outrider.verifier.decode.answer import Answers
 from outrider.verifier.decode.engine import Engine
@@ -96,8 +97,7 @@ class Target:
     @classmethod
     def load(cls, settings: VerifierSettings, parts: Parts = PARTS) -> Target:
         """Loads the model and measures its steps; `ConfigError` if the settings are wrong."""
-        if settings.threads:
-            torch.set_num_threads(settings.threads)
+        _log.info("share of the machine", share=sentence(), threads=use_threads(settings.threads))
         try:
             if (lost := notice()) is not None:
                 _log.warning(lost)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import socket
 from pathlib import Path
@@ -14,7 +13,10 @@ from outrider.cli.processes.plan import make_plan
 from outrider.mesh.addresses import require_free
 from outrider.mesh.errors import ConfigError, Unavailable
 from outrider.models import pocket
+from outrider.native import share
 from outrider.native.presence import notice
+
+from tests.machines import machine
 
 
 def test_prefill_verifiers_are_started_beside_the_others(tmp_path: Path) -> None:
@@ -99,15 +101,17 @@ def test_grpc_listens_at_the_port_after_a_given_port_if_free(tmp_path: Path) -> 
         assert port_of(make_plan(options).grpc) not in (port, port + 1)
 
 
-CORES = len(os.sched_getaffinity(0))
+CORES = share.cores()
 DRAFT = pocket.directory("draft")
 HERE = "The draft model runs inside the verifier: "
 THERE = "The draft model runs in a proposer: "
 
 
-def _planned(tmp_path: Path, *sets: str, **options: Any) -> tuple[list[dict[str, str]], list[dict[str, str]], str]:
+def _planned(
+    tmp_path: Path, *sets: str, root: Path = share.ROOT, **options: Any
+) -> tuple[list[dict[str, str]], list[dict[str, str]], str]:
     """Flags of each verifier and each proposer, and the notes on them for the user."""
-    plan = make_plan(UpOptions(port=0, log_dir=tmp_path, sets=list(sets), **options))
+    plan = make_plan(UpOptions(port=0, log_dir=tmp_path, sets=list(sets), **options), root)
     flags_by_kind = {"verifier": [], "proposer": []}
     for spec in plan.services:
         if spec.kind in flags_by_kind:
@@ -209,20 +213,31 @@ def test_the_shipped_pair_has_its_draft_model_inside_the_verifier_and_a_foreign_
 )
 def test_verifiers_have_all_cores_and_leave_the_proposers_theirs_while_one_works(
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     cores: int,
     verifiers: int,
     proposers: int,
     sets: list[str],
     threads: tuple[int, int, int | None],
 ) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(cores)))
-    counts = {**ONE_EACH, "verifier": verifiers}
-    verifier, proposer, _ = _planned(tmp_path, *sets, counts=counts, proposers=proposers)
+    counts, root = {**ONE_EACH, "verifier": verifiers}, machine(tmp_path / "machine", affinity=f"0-{cores - 1}")
+    verifier, proposer, _ = _planned(tmp_path, *sets, root=root, counts=counts, proposers=proposers)
     alone, beside, proposing = threads
     wanted = {"threads": str(alone), "threads_beside": str(beside)}
     assert all(wanted.items() <= each.items() for each in verifier)
     assert [each["threads"] for each in proposer] == [str(proposing)] * proposers
+
+
+@pytest.mark.parametrize(("verifiers", "threads"), [(1, "4"), (2, "2")])
+def test_a_quota_pays_for_the_threads_of_a_mesh_on_a_machine_of_more_cores(
+    tmp_path: Path, verifiers: int, threads: str
+) -> None:
+    files = {"pod/cpu.max": "450000 100000", "pod/memory.max": str(3 << 30)}
+    root = machine(tmp_path / "machine", files, group="/pod")
+    plan = make_plan(UpOptions(port=0, log_dir=tmp_path, counts={**ONE_EACH, "verifier": verifiers}), root)
+    assert plan.share == "4 of 8 cores (a quota of 4.5 CPUs), 3.0 of 16.0 GiB of memory"
+    specs = [spec for spec in plan.services if spec.kind == "verifier"]
+    assert {f"--threads={threads}" in spec.command for spec in specs} == {True}
+    assert {spec.environment["OMP_NUM_THREADS"] for spec in specs} == {threads}
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from outrider.mesh.config.sources import PREFIX
 from outrider.mesh.errors import ConfigError, Unavailable
 from outrider.native.levels import LevelError
 from outrider.native.presence import notice
+from outrider.native.share import ROOT, cores, sentence
 
 OWNED = ("nats_url", "instance")
 """Settings that `outrider up` passes to every service itself."""
@@ -40,6 +41,7 @@ class Plan:
         scheme: http, or https where the gateway has a certificate for its doors.
         grpc: where the gateway, or the first of several, listens for gRPC.
         patience_s: seconds that each kind may take to drain and end.
+        share: the share of the machine that the processes may use.
         secured: what --secure made.
     """
 
@@ -52,6 +54,7 @@ class Plan:
     services: list[ProcessSpec]
     patience_s: dict[str, float]
     log_dir: Path
+    share: str
     notes: list[str]
     secured: Secured | None = None
 
@@ -66,8 +69,8 @@ class Plan:
         return f"{self.scheme}://{join(_reachable(self.host), self.port)}"
 
 
-def make_plan(options: UpOptions) -> Plan:
-    """The plan for ``options``.
+def make_plan(options: UpOptions, root: Path = ROOT) -> Plan:
+    """The plan for ``options`` on the machine whose ``proc`` and ``sys`` are in ``root``.
 
     Raises:
         ConfigError: a setting is wrong, or several gateways cannot share it.
@@ -101,7 +104,7 @@ def make_plan(options: UpOptions) -> Plan:
         notes = [*notes, f"The gateway asks for keys: `outrider keys create --nats-url {broker.url} ...` makes them."]
     processes, programs = _process_counts(counts, options), _programs(options, settings)
     numbers = processes["verifier"], processes["proposer"]
-    threads = share_cores(len(os.sched_getaffinity(0)), *numbers, settings)
+    threads = share_cores(cores(root), *numbers, settings)
     flags["verifier"] |= {key: str(number) for key, number in share_memory(*numbers, settings).items()}
     return Plan(
         host=host,
@@ -119,6 +122,7 @@ def make_plan(options: UpOptions) -> Plan:
         ],
         patience_s={kind: values["drain_s"].value + STOP_S for kind, values in settings.items()},
         log_dir=log_dir,
+        share=sentence(root),
         notes=notes,
         secured=secured,
     )

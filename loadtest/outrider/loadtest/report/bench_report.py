@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import re
 from importlib import metadata
@@ -11,6 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 from outrider.loadtest.load.summary import Summary
+from outrider.native.share import cores
 from rich.table import Table
 
 HEADS: dict[str, Literal["left", "right"]] = {
@@ -70,7 +70,7 @@ def machine() -> dict[str, str]:
     """The context of all figures: processor, cores that this process may use, and versions."""
     return {
         "cpu": _cpu_model(),
-        "cores": f"{len(os.sched_getaffinity(0))} cores",
+        "cores": f"{cores()} cores",
         "system": f"{platform.system()} {platform.release()}",
         "python": f"python {platform.python_version()}",
         **{name: f"{name} {version}" for name in VERSIONS if (version := _version(name))},

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.models.llama import LlamaModel, ModelError
+from outrider.models.threads import use_threads
 from torch import Tensor
 
 _PAGE_SIZE = 16
@@ -28,7 +29,7 @@ _PREFILL_ROWS = 256
 def main() -> None:
     """Prints median milliseconds of steps by rows, bytes read a second, and tokens of a prompt a second."""
     options = _options()
-    torch.set_num_threads(options.threads)
+    threads = use_threads(options.threads)
     formats: dict[str, Bench] = {}
     try:
         for text in options.formats:
@@ -41,7 +42,7 @@ def main() -> None:
         turns[name] = [*(bench.step(rows) for rows in options.rows), bench.prefill]
     seconds = _medians(turns, options.repeats)
     bandwidth = memory.nbytes / seconds["memory"][0]
-    print(f"{options.threads} threads, {options.context} tokens of context; memory gives {bandwidth / 1e9:.1f} GB/s")
+    print(f"{threads} threads, {options.context} tokens of context; memory gives {bandwidth / 1e9:.1f} GB/s")
     print(f"{'rows, ms':>24}" + "".join(f"{rows:>8}" for rows in options.rows) + "    GB/s  share  prompt tokens/s")
     for name in [*formats, "control"]:
         bench = formats.get(name) or formats[options.formats[0]]
@@ -59,7 +60,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--rows", type=lambda text: [int(part) for part in text.split(",")], default=[1, 2, 4, 8, 16, 32, 64]
     )
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--repeats", type=int, default=15)
     return parser.parse_args()
 

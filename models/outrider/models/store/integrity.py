@@ -13,6 +13,7 @@ from outrider.models.errors import ModelError
 from outrider.models.store.digests import sha256
 from outrider.models.store.listing import text_files
 from outrider.models.store.manifests import Entry, Section, locked, read, write
+from outrider.native.share import cores
 
 Integrity = Literal["off", "size", "full"]
 _AT_ONCE = 8
@@ -106,7 +107,7 @@ def _entries(files: Mapping[str, Path], hashes: Mapping[Path, str]) -> Section:
 
 
 def _hashes(paths: list[Path]) -> dict[Path, str]:
-    with ThreadPoolExecutor(max(1, min(_AT_ONCE, os.cpu_count() or 1))) as pool:
+    with ThreadPoolExecutor(min(_AT_ONCE, cores())) as pool:
         return dict(zip(paths, pool.map(sha256, paths), strict=True))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,6 +16,7 @@ from outrider.models.pocket.recipe.medusa import Heads, MedusaTask
 from outrider.models.pocket.recipe.net import TARGET, Llama, Shape
 from outrider.models.pocket.recipe.tasks import NextTokenTask, Task, load
 from outrider.models.pocket.recipe.train import Plan
+from outrider.native.share import cores
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
 
@@ -209,4 +209,4 @@ def pick_device(name: str) -> str:
 
 def pick_workers(device: str) -> int:
     """One process for each core, at most four; one for a GPU."""
-    return 1 if device == "cuda" else min(4, len(os.sched_getaffinity(0)))
+    return 1 if device == "cuda" else min(4, cores())
