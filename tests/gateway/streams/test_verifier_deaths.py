@@ -19,6 +19,11 @@ from outrider.wire.sampling import SamplingParameters
 LIMIT = 3
 
 
+def is_gone(instance: str) -> bool:
+    """What the registry says of verifiers in these tests: the ones with lower-case names are gone."""
+    return instance.islower()
+
+
 @pytest.fixture
 def sampling() -> SamplingParams:
     wanted = SamplingParameters(seed=1, max_tokens=8).to_proto()
@@ -33,7 +38,7 @@ def banned(bus: Bus) -> BannedGrammars:
 
 @pytest.fixture
 def deaths(bus: Bus, sampling: SamplingParams, banned: BannedGrammars) -> VerifierDeaths:
-    return VerifierDeaths(_job(sampling), bus, LIMIT, asyncio.Lock(), banned)
+    return VerifierDeaths(_job(sampling), bus, LIMIT, asyncio.Lock(), banned, is_gone)
 
 
 def _job(sampling: SamplingParams) -> Job:
@@ -42,8 +47,8 @@ def _job(sampling: SamplingParams) -> Job:
 
 async def _die(deaths: VerifierDeaths, instances: str) -> None:
     for instance in instances:
-        await deaths.isolate(60)
         deaths.add(instance)
+        await deaths.judge(0)
 
 
 async def test_a_death_in_isolation_ends_the_request_and_bans_its_grammar(
@@ -59,18 +64,26 @@ async def test_a_death_in_isolation_ends_the_request_and_bans_its_grammar(
 async def test_deaths_outside_isolation_ban_nothing_and_twice_as_many_end_the_request(
     bus: Bus, sampling: SamplingParams, banned: BannedGrammars
 ) -> None:
-    deaths = VerifierDeaths(_job(sampling), bus, LIMIT, asyncio.Lock(), banned, isolated_s=0)
+    deaths = VerifierDeaths(_job(sampling), bus, LIMIT, asyncio.Lock(), banned, is_gone, isolated_s=0)
     for instance in "abcde":
-        await deaths.isolate(60)
-        await asyncio.sleep(0.01)  # isolation is over
         deaths.add(instance)
+        await deaths.judge(0)
+        await asyncio.sleep(0.01)  # isolation is over
     with pytest.raises(FatalRequest, match="6 verifiers in a row"):
-        deaths.add("f")
+        await _die(deaths, "f")
     banned.check(sampling)
 
 
 async def test_a_token_clears_a_request(deaths: VerifierDeaths) -> None:
     await _die(deaths, "ab")
-    await deaths.isolate(60)
     deaths.clear()
     await _die(deaths, "cd")
+
+
+async def test_verifiers_that_the_registry_still_knows_are_not_dead(
+    deaths: VerifierDeaths, sampling: SamplingParams, banned: BannedGrammars
+) -> None:
+    await _die(deaths, "ABCDEFab")
+    banned.check(sampling)
+    with pytest.raises(FatalRequest, match="3 verifiers in a row"):
+        await _die(deaths, "c")

@@ -41,7 +41,14 @@ class FailOver:
         self, job: Job, verifiers: Verifiers, bus: Bus, settings: GatewaySettings, on_placed: OnPlaced
     ) -> None:
         self._job, self._verifiers, self._settings, self._on_placed = job, verifiers, settings, on_placed
-        self._deaths = VerifierDeaths(job, bus, settings.most_deaths, verifiers.isolation, verifiers.banned)
+        self._deaths = VerifierDeaths(
+            job,
+            bus,
+            settings.most_deaths,
+            verifiers.isolation,
+            verifiers.banned,
+            lambda name: verifiers.find(name) is None,
+        )
         self._may_have_job: dict[str, Member] = {}
         self._counted: Member | None = None
         self._stalled_since: float | None = None
@@ -76,11 +83,11 @@ class FailOver:
     async def move(self, why: OutriderError, emitted: Sequence[int]) -> bool:
         """Submits the job to another verifier, which goes on after ``emitted``; whether that one had the job already.
 
-        Raises `Unavailable` if no verifier takes the job within ``resume_s`` seconds of the last token or death,
+        Raises `Unavailable` if no verifier takes the job within ``resume_s`` seconds of the last token or loss,
         `DeadlinePassed` if the job's deadline passes first, and `FatalRequest` if too many verifiers died.
         """
         if isinstance(why, Unreachable) and not self.draining:
-            self._count_death(self.verifier)
+            self._note_loss(self.verifier)
         now = time.monotonic()
         self._stalled_since = self._stalled_since or now
         request, verifier = self._job.request_id, self.verifier
@@ -88,7 +95,7 @@ class FailOver:
         log("a stream lost its verifier", request=request, verifier=verifier, why=why.message)
         left_s = self._left_s(now, bool(emitted))
         await asyncio.sleep(_PAUSE_S if self._stalled_since < now else 0)
-        await self._deaths.isolate(left_s)
+        await self._deaths.judge(left_s)
         had_job = await persist(lambda: self._submit(emitted), left_s, BUSY)
         metrics.resumptions.inc()
         return had_job
@@ -150,14 +157,14 @@ class FailOver:
         raise failure or Unavailable(f"no verifier is ready for the model {self._job.served.name!r}", retry_after=1.0)
 
     async def _check_refusal(self, refusal: OutriderError, member: Member) -> None:
-        """Counts a death that ``refusal`` shows; raises a refusal that every other verifier would repeat."""
+        """Notes a loss that ``refusal`` shows; raises a refusal that every other verifier would repeat."""
         if isinstance(refusal, Unreachable) and refusal.broke:
-            self._count_death(member.instance)
-            await self._deaths.isolate(self._settings.resume_s)
+            self._note_loss(member.instance)
+            await self._deaths.judge(self._settings.resume_s)
         if not isinstance(refusal, BUSY):
             raise refusal
 
-    def _count_death(self, instance: str) -> None:
+    def _note_loss(self, instance: str) -> None:
         if self._deaths.add(instance):
             self._stalled_since = None
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable
 from contextlib import suppress
 
 from outrider.gateway.errors import FatalRequest
@@ -12,6 +14,9 @@ from outrider.mesh.bus import Bus
 from outrider.wire.frames import Finish, Frame, encode_frame
 
 _ISOLATED_S = 5.0
+_CONFIRM_S = 3.0
+"""Seconds in which the registry drops a verifier that has died, with some to spare."""
+_POLL_S = 0.1
 _UNISOLATED_FACTOR = 2
 """Deaths outside isolation that end a request, as a multiple of ``limit``."""
 
@@ -19,10 +24,12 @@ _UNISOLATED_FACTOR = 2
 class VerifierDeaths:
     """Counts the verifiers that died in a row while they had ``job`` and before they generated a token of it.
 
-    One death proves nothing: all requests of a verifier are lost with it. Before the death that would be number
-    ``limit``, the request takes the gateway's ``isolation`` lock, which one suspected request holds at a time, for at
-    most ``isolated_s`` seconds. If a verifier dies during that time, the request ends and its grammar is ``banned``.
-    Without isolation the request ends after twice ``limit`` deaths, and no grammar is banned. A token clears the count.
+    A verifier that breaks its connection may be frozen, or behind a broken network: it is dead once ``is_gone`` says
+    so of its instance. One death proves nothing: all requests of a verifier are lost with it. Before the death that
+    would be number ``limit``, the request takes the gateway's ``isolation`` lock, which one suspected request holds at
+    a time, for at most ``isolated_s`` seconds. If a verifier dies during that time, the request ends and its grammar is
+    ``banned``. Without isolation the request ends after twice ``limit`` deaths, and no grammar is banned. A token
+    clears the count.
     """
 
     def __init__(
@@ -32,37 +39,48 @@ class VerifierDeaths:
         limit: int,
         isolation: asyncio.Lock,
         banned: BannedGrammars,
+        is_gone: Callable[[str], bool],
         isolated_s: float = _ISOLATED_S,
     ) -> None:
         self._job, self._bus, self._limit = job, bus, limit
         self._isolation, self._banned, self._isolated_s = isolation, banned, isolated_s
-        self._dead: set[str] = set()
+        self._is_gone = is_gone
+        self._lost: dict[str, bool] = {}
+        self._lost_at = 0.0
         self._isolated: asyncio.TimerHandle | None = None
 
     def add(self, instance: str) -> bool:
-        """Counts the death of ``instance``; False if it was counted before.
-
-        The death that ends the request raises `FatalRequest`, for this reader and all others.
-        """
-        if instance in self._dead:
+        """Notes that ``instance`` broke its connection; False if that was noted before."""
+        if instance in self._lost:
             return False
-        isolated = self._isolated is not None
+        self._lost[instance] = self._isolated is not None
+        self._lost_at = time.monotonic()
         self.leave_isolation()
-        self._dead.add(instance)
-        if len(self._dead) >= (self._limit if isolated or self._limit == 1 else _UNISOLATED_FACTOR * self._limit):
-            if isolated:
-                self._banned.ban(self._job.sampling)
-            self._end()
         return True
 
     def clear(self) -> None:
-        """Forgets all deaths: a verifier generated a token."""
-        self._dead.clear()
+        """Forgets all losses: a verifier generated a token."""
+        self._lost.clear()
         self.leave_isolation()
 
-    async def isolate(self, seconds: float) -> None:
-        """Enters isolation if the next death would be number ``limit``; waits at most ``seconds`` for the lock."""
-        if 0 < self._limit - 1 <= len(self._dead) and self._isolated is None:
+    async def judge(self, seconds: float) -> None:
+        """Ends the request if too many verifiers died, and else enters isolation before the last death it may cause.
+
+        Waits at most ``seconds`` seconds for each of two things, and for neither where the next death ends nothing:
+        until the registry has dropped the lost verifiers, or had the time to do so, and for the isolation lock.
+
+        Raises:
+            FatalRequest: too many verifiers died, for this reader and all others.
+        """
+        if not self._lost or len(self._lost) < self._limit - 1:
+            return
+        give_up = min(time.monotonic() + seconds, self._lost_at + _CONFIRM_S)
+        while not all(map(self._is_gone, self._lost)):
+            if time.monotonic() >= give_up:
+                break
+            await asyncio.sleep(_POLL_S)
+        self._end_if_fatal()
+        if self._isolated is None and self._limit > 1:
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._isolation.acquire()
@@ -76,8 +94,13 @@ class VerifierDeaths:
             self._isolated = None
             self._isolation.release()
 
-    def _end(self) -> None:
-        why = f"{len(self._dead)} verifiers in a row died with this request and gave no token of it"
+    def _end_if_fatal(self) -> None:
+        dead = [isolated for instance, isolated in self._lost.items() if self._is_gone(instance)]
+        if len(dead) < (self._limit if any(dead) or self._limit == 1 else _UNISOLATED_FACTOR * self._limit):
+            return
+        if any(dead):
+            self._banned.ban(self._job.sampling)
+        why = f"{len(dead)} verifiers in a row died with this request and gave no token of it"
         end = Frame(self._job.request_id, 0, [], [], [], Finish.ERROR, error=why)
         self._bus.publish(self._job.subject, encode_frame(end))
         raise FatalRequest(why)
