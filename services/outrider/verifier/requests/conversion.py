@@ -74,7 +74,7 @@ def _request(message: verifier_pb2.SubmitRequest, limits: ModelLimits, now: floa
     check(_NAME.fullmatch(message.request_id), "request_id", "must be 1 to 64 letters, digits, '-' or '_'")
     check(_NAME.fullmatch(message.tenant), "tenant", "must be 1 to 64 letters, digits, '-' or '_'")
     parameters = SamplingParameters.from_proto(message.sampling, temperature=0.0)
-    prompt, emitted = _tokens(message, limits, 1 if parameters.max_tokens else 0)
+    prompt, emitted = _tokens(message, limits, 0 if parameters.max_tokens == 0 else 1)
     speculation = Speculation.from_proto(message.speculation)
     max_tokens = min(parameters.max_tokens or 0, limits.context_length - len(prompt))
     _check_ends(parameters, max_tokens)
