@@ -106,9 +106,10 @@ def test_a_process_ends_with_its_tokenizer() -> None:
     before = children()
     chosen = made(CHATML)
     text_of(chosen, "good")
-    assert children() > before
+    started = children() - before  # a process of another test may end meanwhile
+    assert started
     del chosen
-    assert children() == before
+    assert not started & children()
 
 
 def test_what_is_forgotten_is_no_longer_in_any_process() -> None:
