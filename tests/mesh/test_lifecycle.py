@@ -14,7 +14,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from outrider.mesh.addresses import hold_port
 from outrider.mesh.bus import Bus
-from outrider.mesh.errors import Unreachable
+from outrider.mesh.errors import Unavailable, Unreachable
 from outrider.mesh.registry import Member, Registry, State
 from outrider.mesh.rpc import call, channel, close_channels, stub
 from outrider.mesh.tasks import Tasks
@@ -229,8 +229,9 @@ async def test_a_call_to_a_process_that_froze_fails_as_unavailable(start: Start,
     calling = asyncio.create_task(describe(member))
     await tiny.logged("working")
     tiny.signal(SIGSTOP)
-    with pytest.raises(Unreachable):
+    with pytest.raises(Unavailable) as caught:
         await calling
+    assert not isinstance(caught.value, Unreachable), "a frozen process is taken for one that may have died of the call"
     tiny.signal(SIGCONT)
 
 

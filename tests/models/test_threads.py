@@ -20,5 +20,9 @@ def test_models_have_one_thread_for_each_core_of_the_share_unless_a_number_is_gi
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     if given:
         monkeypatch.setenv("OMP_NUM_THREADS", given)
+    before = torch.get_num_threads()
     torch.set_num_threads(4)  # as torch has read the variable, or counted cores, when it was imported
-    assert use_threads(count, machine(tmp_path, QUOTA)) == threads
+    try:
+        assert use_threads(count, machine(tmp_path, QUOTA)) == threads
+    finally:
+        torch.set_num_threads(before)

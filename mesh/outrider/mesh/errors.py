@@ -13,7 +13,7 @@
     ├── Cancelled             499  CANCELLED
     ├── Internal              500  INTERNAL
     ├── Unavailable           503  UNAVAILABLE          retryable
-    │   └── Unreachable                for a call that no service answered
+    │   └── Unreachable                for a call without a connection
     └── DeadlineExceeded      504  DEADLINE_EXCEEDED
 
     ConfigError                    ends a process with exit code 2
@@ -160,7 +160,10 @@ class Unavailable(OutriderError):
 
 
 class Unreachable(Unavailable):
-    """The called service gave no answer; where the connection ``broke``, it may have received the call."""
+    """There is no connection to the called service; where the connection ``broke``, it may have received the call.
+
+    A service that is frozen keeps its connection, and is `Unavailable`.
+    """
 
     broke: bool = False
 
@@ -206,6 +209,8 @@ _BY_NAME: dict[str, type[OutriderError]] = {
 _UNREACHABLE = "the service cannot be reached"
 _NEVER_REACHED = "failed to connect"
 """The beginning of gRPC's message where there was no connection."""
+_SILENT = ("ping timeout", "keepalive")
+"""Parts of gRPC's message where the connection stood and nothing came: the process or the network is frozen."""
 _TOO_LONG = "message larger than max"
 """A part of gRPC's message for one over its limit; the status is RESOURCE_EXHAUSTED, as that of a full queue."""
 
@@ -221,7 +226,7 @@ def trailing_metadata(error: OutriderError) -> tuple[tuple[str, str], ...]:
 
 
 def from_rpc(error: grpc.aio.AioRpcError) -> OutriderError:
-    """The error that the called service raised; `Unreachable` where no service answered.
+    """The error that the called service raised; `Unreachable` where there is no connection to it.
 
     The message for a status that gRPC itself made (connection refused, keepalive lost) contains no address.
     """
@@ -242,6 +247,8 @@ def from_rpc(error: grpc.aio.AioRpcError) -> OutriderError:
 def _made_by_grpc(kind: type[OutriderError], message: str) -> OutriderError | None:
     """The error for a status that gRPC itself made; None where it is ``kind``."""
     if kind is Unavailable:
+        if any(part in message for part in _SILENT):
+            return Unavailable("the service gives no sign of life")
         unreachable = Unreachable(_UNREACHABLE)
         unreachable.broke = not message.startswith(_NEVER_REACHED)
         return unreachable

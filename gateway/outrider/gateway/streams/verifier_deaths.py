@@ -24,8 +24,8 @@ _UNISOLATED_FACTOR = 2
 class VerifierDeaths:
     """Counts the verifiers that died in a row while they had ``job`` and before they generated a token of it.
 
-    A verifier that breaks its connection may be frozen, or behind a broken network: it is dead once ``is_gone`` says
-    so of its instance. One death proves nothing: all requests of a verifier are lost with it. Before the death that
+    A verifier whose connection broke may be behind a broken network: it is dead once ``is_gone`` says so of its
+    instance. One death proves nothing: all requests of a verifier are lost with it. Before the death that
     would be number ``limit``, the request takes the gateway's ``isolation`` lock, which one suspected request holds at
     a time, for at most ``isolated_s`` seconds. If a verifier dies during that time, the request ends and its grammar is
     ``banned``. Without isolation the request ends after twice ``limit`` deaths, and no grammar is banned. A token
@@ -50,7 +50,7 @@ class VerifierDeaths:
         self._isolated: asyncio.TimerHandle | None = None
 
     def add(self, instance: str) -> bool:
-        """Notes that ``instance`` broke its connection; False if that was noted before."""
+        """Notes that the connection to ``instance`` broke; False if that was noted before."""
         if instance in self._lost:
             return False
         self._lost[instance] = self._isolated is not None

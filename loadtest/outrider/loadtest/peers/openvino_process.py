@@ -13,7 +13,6 @@ from pathlib import Path
 import msgspec
 from outrider.loadtest.peers import environments
 from outrider.loadtest.peers.environments import PeerMissing
-from outrider.native import share
 
 PACKAGES = ("torch==2.13.0", "openvino-genai==2026.4.1.0", "optimum-intel[openvino]==2.2.0")
 """The peer's packages; the exporter needs torch, and would install another version of it."""
@@ -87,8 +86,7 @@ def running(environment: Path, models: Sequence[Path]) -> Iterator[Peer]:
     python = environments.make(environment, PACKAGES, _UNWANTED)
     exported = [export(environment, model) for model in models]
     command: list[str | Path] = [python, "-P", _WORKER, *exported]
-    environ = os.environ | {"PYTHONPATH": str(Path(share.__file__).parents[2])}
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environ) as process:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         yield Peer(process)
         assert process.stdin
         process.stdin.close()

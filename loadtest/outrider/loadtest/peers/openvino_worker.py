@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import openvino_genai as genai
-from outrider.native.share import free_memory
 
 NGRAM, CACHE_GB = 3, 1
 AT_ONCE = 64
@@ -33,12 +32,17 @@ def pipeline(request: dict[str, Any], models: list[str]) -> Any:
     key = request["mode"], request["kv"]
     if key not in _PIPELINES:
         needed = 2 * sum(file.stat().st_size for model in models for file in Path(model).glob("*.bin"))
-        while _PIPELINES and free_memory() < needed:
+        while _PIPELINES and available() < needed:
             del _PIPELINES[next(iter(_PIPELINES))]
             gc.collect()
         _PIPELINES[key] = make(*key, models)
         _PIPELINES[key].generate(["Warm-up"], [config(request, _PIPELINES[key], 8)])
     return _PIPELINES[key]
+
+
+def available() -> int:
+    """Bytes of memory that are free or can be freed."""
+    return next(int(line.split()[1]) << 10 for line in open("/proc/meminfo") if line.startswith("MemAvailable"))
 
 
 def make(mode: str, kv: str, models: list[str]) -> Any:

@@ -26,8 +26,8 @@ async def call(method: Callable[..., Any], request: Any, timeout: float) -> Any:
     A caller that is cancelled cancels the call at the service too.
 
     Raises:
-        OutriderError: what the service raised, with parameter and time to retry; `Unreachable` where no service
-            answered; `DeadlineExceeded` after ``timeout`` seconds.
+        OutriderError: what the service raised, with parameter and time to retry; `Unreachable` where there is no
+            connection to it; `DeadlineExceeded` after ``timeout`` seconds.
     """
     try:
         return await method(request, timeout=timeout)
