@@ -352,7 +352,7 @@ async def test_a_gateway_that_ends_says_so_and_another_goes_on(streaming: Stack,
         await reader.client.subscribe(told["subject"], cb=reader._take)
         leaving.terminate()
         await eventually(lambda: any(frame.error for frame in reader.frames))
-    assert {frame.error for frame in reader.frames} == {None, "the gateway is shutting down"}
+    assert {frame.error for frame in reader.frames} - {None} == {"the gateway is shutting down"}
     async with _reader(streaming.broker.url) as after:
         await after.resume(told["request_id"], 0)
     assert after.tokens == whole
