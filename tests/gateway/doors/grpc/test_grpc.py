@@ -240,13 +240,13 @@ async def test_who_leaves_or_runs_out_of_time_ends_the_generation(
         if whole
         else stub.Generate(long, timeout=timeout)
     )
-    request = dict(await call.initial_metadata())["x-request-id"]
+    last = f"{dict(await call.initial_metadata())['x-request-id']}-{long.n - 1}"
     if timeout is None:
-        await _started(registry, request)
+        await _started(registry, last)
         call.cancel()
     else:
         assert (await _refused(call if whole else _rest(call)))[0] is grpc.StatusCode.DEADLINE_EXCEEDED
-    ended = await finish(registry, f"{request}-{long.n - 1}")
+    ended = await finish(registry, last)
     assert ended is Finish.CANCELLED or (timeout is not None and ended is Finish.TIMEOUT)
     await eventually(lambda: all(m.status["load"] == 0 for m in registry.members("verifier")))
 
