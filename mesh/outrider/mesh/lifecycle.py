@@ -15,6 +15,7 @@ from typing import Any
 
 from outrider.mesh.addresses import advertised
 from outrider.mesh.bus import Bus, find_login
+from outrider.mesh.clock import MeshClock
 from outrider.mesh.config import Settings
 from outrider.mesh.erasures import Erasures
 from outrider.mesh.errors import ConfigError, OutriderError, Unavailable
@@ -101,6 +102,7 @@ class Lifecycle:
             use_vllm_names()
         tasks = Tasks(self.fail)
         bus = Bus(tasks, settings.nats_replicas)
+        self._clock = MeshClock(bus)
         certificates = mesh_certificates(settings, kind)
         socket = new_socket(settings.sockets, private=certificates is not None) if self._service.local else None
         return Mesh(
@@ -112,6 +114,7 @@ class Lifecycle:
             telemetry=start_tracing(kind, instance, settings.trace_exporter, settings.trace_ratio),
             tasks=tasks,
             certificates=certificates,
+            clock=self._clock,
         )
 
     def _make_probes(self) -> Probes:
@@ -139,6 +142,8 @@ class Lifecycle:
             own["socket"] = str(self.mesh.rpc.socket)
         if self._settings.residency:
             own["residency"] = self._settings.residency
+        if self._clock.wrong:
+            own["clock_error_s"] = round(self._clock.error_s)
         return own | (self._service.status() if self._started else {})
 
     async def _start(self) -> None:
@@ -169,6 +174,8 @@ class Lifecycle:
         login = find_login(self._settings.nats_credentials, self._service.kind)
         trust = trust_of(mesh.certificates)
         await mesh.bus.connect(self._settings.nats_url, mesh.instance, self._settings.nats_wait_s, login, trust)
+        await self._clock.measure()
+        mesh.tasks.spawn(self._clock.follow(), "clock")
         mesh.registry.address = advertised(self._settings, mesh.rpc.port)
         await mesh.registry.start()
 

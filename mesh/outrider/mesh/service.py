@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import abc
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn
 
@@ -22,6 +23,7 @@ class Mesh:
     """The mesh as one process sees it: its own name, settings and server, and its connections to other processes.
 
     An exception in work spawned on ``tasks`` ends the process. Without ``certificates`` services talk in the clear.
+    ``clock`` gives the time that all processes share, in seconds since 1970.
     """
 
     instance: str
@@ -32,6 +34,7 @@ class Mesh:
     telemetry: Telemetry
     tasks: Tasks
     certificates: Certificates | None = None
+    clock: Callable[[], float] = time.time
 
 
 class Service(abc.ABC):

@@ -89,7 +89,14 @@ class VerifierService(Service):
         self._publisher = Publisher(
             mesh.instance, mesh.bus, self.log, self._leases, self._drafting, metrics, self._engine
         )
-        self._prompts = NamedPrompts(mesh.bus, target, self.inbox, self._submissions.run, self._settings.residency)
+        self._prompts = NamedPrompts(
+            mesh.bus,
+            target,
+            self.inbox,
+            self._submissions.run,
+            self._settings.residency,
+            self._settings.tenant_pinned_share,
+        )
         self._methods = self.methods(
             mesh.instance,
             target,

@@ -91,6 +91,10 @@ class VerifierSettings(Settings, kw_only=True, frozen=True):
     pinned_share: Annotated[
         float, Meta(ge=0, le=0.9, description="largest share of the KV pages that named prompts may pin; 0 for none")
     ] = 0.5
+    tenant_pinned_share: Annotated[
+        float,
+        Meta(ge=0, le=1, description="largest share of those pages that the named prompts of one tenant may pin"),
+    ] = 0.5
     kv_cache: Annotated[
         Literal["auto", "always", "off"],
         Meta(

@@ -142,3 +142,15 @@ async def test_what_is_left_and_for_how_long_is_told(store: LimitStore, bucket: 
     left, free = reservation.statuses
     assert (left.remaining, left.reset_s) == (900, 15)
     assert free.remaining == 3
+
+
+@pytest.mark.parametrize("jump_s", [DAY, -DAY, 30 * DAY])
+async def test_a_clock_that_is_wrong_for_a_moment_neither_locks_a_tenant_out_nor_forgets_what_it_used(
+    store: LimitStore, bucket: str, clock: Clock, jump_s: float
+) -> None:
+    await store.reserve([tokens(bucket, 600, period_s=DAY)])
+    clock.now += jump_s
+    assert not await refused(store, tokens(bucket, 1, period_s=DAY))
+    clock.now -= jump_s
+    assert await refused(store, tokens(bucket, 401, period_s=DAY))
+    assert not await refused(store, tokens(bucket, 400, period_s=DAY))

@@ -17,7 +17,16 @@ from outrider.mesh.errors import Unavailable
 
 from tests.broker import Broker
 from tests.gateway.admission.faults import TOKENS, FaultyGateways
-from tests.gateway.admission.limits import Clock, drain, eventually_answers, gateway_store, refused, streams, tokens
+from tests.gateway.admission.limits import (
+    DAY,
+    Clock,
+    drain,
+    eventually_answers,
+    gateway_store,
+    refused,
+    streams,
+    tokens,
+)
 
 LIMIT = 20_000
 
@@ -228,3 +237,19 @@ async def test_no_limit_is_exceeded_whatever_becomes_of_gateways_broker_and_clie
     async with FaultyGateways(own_broker, tmp_path, clock, bucket, seed) as gateways:
         await gateways.run(minutes=3)
     assert max(gateways.counted.most.values()) > TOKENS / 2
+
+
+async def test_one_gateway_with_a_clock_a_day_ahead_locks_no_tenant_out_of_the_others(
+    jetstream: str, bucket: str, clock: Clock
+) -> None:
+    wrong = Clock()
+    async with gateway_store(jetstream, clock) as one, gateway_store(jetstream, wrong) as ahead:
+        assert not await refused(one, tokens(bucket, 700))
+        wrong.now += DAY
+        assert await drain(ahead, tokens(bucket, 100)) == 10
+        assert not await refused(one, tokens(bucket, 300))
+        wrong.now = clock.now
+        assert await refused(one, tokens(bucket, 1))
+        assert await refused(ahead, tokens(bucket, 1))
+        clock.now += 60
+        assert not await refused(one, tokens(bucket, 1000))

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import grpc
 import httpx
 import openai
 import pytest
+from outrider.v1 import inference_pb2 as pb
+from outrider.v1.inference_pb2_grpc import InferenceStub
 from outrider.wire.tenants import Limits
 
-from tests.gateway.stack import CONTEXT, MODEL, Streamed
-from tests.gateway.tenants import TenantStore, client, complete, error_of, headers_of
+from tests.gateway.stack import CONTEXT, MODEL, Stack, Streamed
+from tests.gateway.tenants import TenantStore, client, complete, error_of, headers_of, wait_charged
 from tests.waiting import eventually
 
 MESSAGES: Any = [{"role": "user", "content": "def parse("}]
@@ -126,3 +129,47 @@ async def test_an_answer_without_a_length_is_as_long_as_its_caller_may_have_it(
         answer = await asking.chat.completions.create(model=MODEL, messages=MESSAGES, extra_body={"ignore_eos": True})
     assert answer.usage is not None
     assert answer.usage.completion_tokens == 7
+
+
+async def put_prompt(url: str, key: str, prompt: str) -> httpx.Response:
+    async with httpx.AsyncClient(timeout=60) as http:
+        headers = {"authorization": f"Bearer {key}"}
+        return await http.put(f"{url}/v1/prompts/limited", json={"prompt": prompt}, headers=headers)
+
+
+async def test_a_named_prompt_counts_as_a_request_and_its_tokens_as_a_prompt_of_one(
+    urls: list[str], shared: Stack, tenant_store: TenantStore
+) -> None:
+    _, text = await tenant_store.key(Limits(requests_per_minute=3, tokens_per_day=50))
+    told = (await put_prompt(urls[0], text, "a long prompt " * 100)).json()["error"]
+    assert "the limit of tenant" in told["message"]
+    assert told["message"].endswith("is 50 tokens per day")
+    assert (await put_prompt(urls[0], text, "short")).status_code == 200
+    async with httpx.AsyncClient(timeout=60) as http:
+        told = (await http.post(f"{shared.url}/v1/tokenize", json={"prompt": "short"})).json()
+    await wait_charged(shared, tenant_store.tenant, told["count"])
+    statuses = [(await put_prompt(urls[number % 2], text, "short")).status_code for number in range(5)]
+    assert set(statuses) <= {200, 429}  # a minute may end in between, but not twice
+    assert statuses.count(429) >= 1
+
+
+async def test_encoding_counts_as_a_request_at_every_door(
+    urls: list[str], keyed_grpc: str, tenant_store: TenantStore
+) -> None:
+    _, text = await tenant_store.key(Limits(requests_per_minute=1))
+    headers = {"authorization": f"Bearer {text}"}
+    refused = 0
+    async with httpx.AsyncClient(timeout=60) as http, grpc.aio.insecure_channel(keyed_grpc) as channel:
+        bodies: dict[str, Any] = {"tokenize": {"prompt": "a"}, "detokenize": {"tokens": [1]}}
+        for path in ("tokenize", "v1/tokenize", "detokenize", "v1/detokenize"):
+            body = bodies[path.removeprefix("v1/")]
+            refused += (await http.post(f"{urls[0]}/{path}", json=body, headers=headers)).status_code == 429
+        for call in (
+            InferenceStub(channel).Tokenize(pb.TokenizeRequest(text="a"), metadata=list(headers.items())),
+            InferenceStub(channel).Detokenize(pb.DetokenizeRequest(tokens=[1]), metadata=list(headers.items())),
+        ):
+            try:
+                await call
+            except grpc.aio.AioRpcError as error:
+                refused += error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert refused >= 4  # a minute may end in between

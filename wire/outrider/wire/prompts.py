@@ -24,7 +24,8 @@ class NamedPrompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     ``messages`` are rendered by the model's own template, without the opening of an answer. ``parse_special`` reads
     names of special tokens in ``text`` as those tokens, as completions do. ``residency`` holds the tags of verifiers
-    that may keep the prompt; None for all.
+    that may keep the prompt; None for all. ``priority`` and ``weight`` are those of the caller: the prompt waits for
+    its computation as the caller's requests do.
     """
 
     name: str
@@ -35,6 +36,8 @@ class NamedPrompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     messages: list[dict[str, Any]] | None = None
     parse_special: bool = True
     residency: tuple[str, ...] | None = None
+    priority: int = 0
+    weight: float = 1.0
 
 
 def prompt_entry(tenant: str, name: str) -> str:

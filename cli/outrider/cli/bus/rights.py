@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from outrider.mesh import erasures
 from outrider.mesh.bus import inbox
 from outrider.mesh.bus.rights import Rights, journals, publishing, reading, subscribing, wiping, writing
+from outrider.mesh.clock import BROKER_INFO
 from outrider.mesh.registry import announce_subject, ask_subject, batch_subject, keeper_subject
 from outrider.wire import prompts, served, tenants
 from outrider.wire.frames import token_subject
@@ -43,9 +44,9 @@ def _member(kind: str) -> Rights:
 
 
 def _service(kind: str) -> Rights:
-    """What every service needs: to be a member, to receive replies, and to read and confirm erasures of tenants."""
+    """What every service needs: to be a member, to receive replies, the time, and erasures of tenants to confirm."""
     erasing = reading(erasures.BUCKET) | publishing(erasures.erased_subject(kind))
-    return _member(kind) | _receiving(kind) | erasing
+    return _member(kind) | _receiving(kind) | publishing(BROKER_INFO) | erasing
 
 
 def _receiving(user: str) -> Rights:

@@ -23,7 +23,7 @@ Finding = tuple[str, float, float]
 class Watch:
     """Counts what callers do, and gives each signal of a caller once a window."""
 
-    def __init__(self, settings: AbuseSettings | None = None, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, settings: AbuseSettings | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings, self._clock = settings or AbuseSettings(), clock
         self._known: OrderedDict[str, Counts] = OrderedDict()
         self._addresses: OrderedDict[str, Counts] = OrderedDict()

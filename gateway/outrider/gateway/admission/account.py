@@ -20,6 +20,8 @@ SKEW_S = 2.0
 
 _REFUSAL_S = 0.25
 """Seconds after a refusal in which equal or larger demands are refused without a write: hasty clients retry at once."""
+_OTHERS = 3
+"""Periods that a ledger keeps beside the one last written: enough for two groups of gateways whose clocks differ."""
 _NEVER = (0, float("-inf"))
 _SLICES = 64
 """A slice is at most 1/64 of its limit: a gateway that dies loses no more, and a larger slice needs fewer writes."""
@@ -33,12 +35,34 @@ class Holding(msgspec.Struct, frozen=True, array_like=True):
     serial: int
 
 
+class Period(msgspec.Struct, frozen=True, array_like=True):
+    """The units ``spent`` of a limit in the period ``window``, and the units held by each gateway."""
+
+    window: int
+    spent: int = 0
+    held: dict[str, Holding] = {}
+
+
 class LimitLedger(msgspec.Struct, frozen=True):
-    """A limit as all gateways see it: units ``spent`` in the period ``window``, and units held by each gateway."""
+    """A limit as all gateways see it, in the period ``window``; the fields are those of `Period`.
+
+    ``others`` are the periods written before, the latest first: gateways whose clocks differ count in periods of their
+    own, and none of them ends the period of another.
+    """
 
     window: int = 0
     spent: int = 0
     held: dict[str, Holding] = {}
+    others: tuple[Period, ...] = ()
+
+    def at(self, window: int) -> LimitLedger:
+        """The same ledger in the period ``window``."""
+        if window == self.window:
+            return self
+        periods = [Period(self.window, self.spent, self.held), *self.others]
+        there = next((period for period in periods if period.window == window), Period(window))
+        rest = [period for period in periods if period.window != window and (period.spent or period.held)]
+        return LimitLedger(window, there.spent, there.held, tuple(rest[:_OTHERS]))
 
 
 @dataclass(frozen=True)
@@ -52,7 +76,7 @@ class _Change:
 
 @dataclass
 class Account:
-    """One gateway's slice of one limit.
+    """One gateway's slice of one limit, in the period ``window``.
 
     Attributes:
         left: Units that demands may take.
@@ -67,17 +91,20 @@ class Account:
     holder: str
     period_s: int
     serials: Iterator[int]
-    window: int = 0
+    window: int
     limit: int = 0
     left: int = 0
     reserved: int = 0
     consumed: int = 0
     free: int = 0
     recent: int = 0
-    until: float = 0.0
+    until: float = field(init=False)
     refused: tuple[int, float] = _NEVER
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     _unconfirmed: dict[int, _Change] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.until = float((self.window + 1) * self.period_s)
 
     @property
     def idle(self) -> bool:
@@ -86,22 +113,20 @@ class Account:
 
     def take(self, demand: Demand, now: float) -> Slice | None:
         """Takes the demanded amount out of the slice; None if too little is left, or the lease has ended."""
-        self.roll(now)
         if demand.limit != self.limit or now >= self.until or self.left < demand.amount:
             return None
         self.left -= demand.amount
         self.reserved += demand.amount
         self.recent += demand.amount
-        return Slice(self, self.window, demand.amount)
+        return Slice(self, demand.amount)
 
-    def settle(self, window: int, amount: int, used: int) -> None:
-        """Settles what `take` took in ``window``, of which ``used`` units were used; ignored in a later period."""
-        if window == self.window:
-            spent = min(used, amount) if self.period_s else 0
-            self.reserved -= amount
-            self.consumed += spent
-            self.left += amount - spent
-            self.refused = _NEVER
+    def settle(self, amount: int, used: int) -> None:
+        """Settles what `take` took, of which ``used`` units were used."""
+        spent = min(used, amount) if self.period_s else 0
+        self.reserved -= amount
+        self.consumed += spent
+        self.left += amount - spent
+        self.refused = _NEVER
 
     def lacks(self, demand: Demand) -> bool:
         """Whether ``demand`` exceeds all units left, in the slice and in the ledger, as far as is known."""
@@ -116,22 +141,26 @@ class Account:
         amount, when = self.refused
         return demand.limit == self.limit and demand.amount >= amount and 0 <= now - when < _REFUSAL_S
 
-    def roll(self, now: float) -> None:
-        """Begins a new period if ``now`` is past the present one."""
-        if self.period_s and now >= (self.window + 1) * self.period_s:
-            self._begin(int(now // self.period_s))
+    def over(self, now: float) -> bool:
+        """Whether ``now`` is in another period."""
+        return bool(self.period_s) and self.window != int(now // self.period_s)
+
+    def must_write(self, keep: int, now: float) -> bool:
+        """Whether there are units to give back or to report, or a lease to renew: a third of it is over at ``now``.
+
+        A lease that ends later than any may is of a clock that was ahead.
+        """
+        if self.period_s:
+            return self.left > keep or (self.over(now) and self.consumed > 0)
+        return self.left > keep or not (self.idle or LEASE_S * 2 / 3 <= self.until - now <= LEASE_S)
 
     def learn(self, ledger: LimitLedger) -> LimitLedger:
-        """Applies the ledger to this account, and returns the ledger as of this account's period.
+        """Applies the ledger to this account, and returns the ledger in this account's period.
 
         A doubtful write of this gateway was made if the ledger shows its serial. Units that the ledger does not show as
         held are lost.
         """
-        if ledger.window > self.window:
-            self._begin(ledger.window)
-        if ledger.window < self.window:
-            self.left = 0
-            return LimitLedger(self.window)
+        ledger = ledger.at(self.window)
         own = ledger.held.get(self.holder)
         if own is not None and own.serial in self._unconfirmed:
             self._apply(own.serial)
@@ -167,13 +196,6 @@ class Account:
         """Drops a write that was not made."""
         self._unconfirmed.pop(serial, None)
 
-    def _begin(self, window: int) -> None:
-        self.window, self.until = window, float((window + 1) * self.period_s)
-        self.left = self.reserved = self.consumed = self.recent = 0
-        self.free = self.limit
-        self.refused = _NEVER
-        self._unconfirmed.clear()
-
     def _apply(self, serial: int) -> None:
         change = self._unconfirmed.pop(serial)
         self.consumed -= change.reported
@@ -181,10 +203,11 @@ class Account:
         self.until = change.until
 
     def _others(self, ledger: LimitLedger, now: float) -> dict[str, Holding]:
+        """What other gateways hold; a lease that has ended, or ends later than any may, is not believed."""
         return {
             holder: hold
             for holder, hold in ledger.held.items()
-            if holder != self.holder and (self.period_s or hold.until + SKEW_S > now)
+            if holder != self.holder and (self.period_s or -SKEW_S < hold.until - now <= LEASE_S + SKEW_S)
         }
 
     def _room(self, ledger: LimitLedger, now: float) -> int:
@@ -201,17 +224,16 @@ class Account:
         self.left += min(0, grant)
         self.free -= grant
         held = self._others(ledger, now) | {self.holder: Holding(units, until, serial)}
-        return serial, LimitLedger(self.window, ledger.spent + self.consumed, held)
+        return serial, LimitLedger(self.window, ledger.spent + self.consumed, held, ledger.others)
 
 
 @dataclass(frozen=True)
 class Slice:
-    """Units taken out of an account, in one period."""
+    """Units taken out of an account."""
 
     account: Account
-    window: int
     amount: int
 
     def settle(self, used: int) -> None:
         """As `ReservedUnits.settle`."""
-        self.account.settle(self.window, self.amount, used)
+        self.account.settle(self.amount, used)

@@ -12,7 +12,6 @@ from outrider.mesh.bus import Bus
 
 @dataclass
 class _Count:
-    window: int
     used: int
     ends: float
 
@@ -32,7 +31,7 @@ class MemoryStore:
 
     def __init__(self, bus: Bus, clock: Clock = time.time) -> None:
         self._clock = clock
-        self._counts: dict[str, _Count] = {}
+        self._counts: dict[tuple[str, int], _Count] = {}
 
     async def start(self) -> None:
         """There is nothing to prepare."""
@@ -59,17 +58,17 @@ class MemoryStore:
 
     def forget(self, owners: Collection[str]) -> None:
         """As `LimitStore.forget`."""
-        self._counts = {name: count for name, count in self._counts.items() if owner_of(name) not in owners}
+        self._counts = {name: count for name, count in self._counts.items() if owner_of(name[0]) not in owners}
 
     async def close(self) -> None:
         """There is nothing to release."""
 
     def _count(self, demand: Demand, now: float) -> _Count:
         window = demand.window(now)
-        count = self._counts.get(demand.bucket)
-        if count is None or window > count.window:
+        count = self._counts.get((demand.bucket, window))
+        if count is None:
             ends = now + demand.reset_s(now) if demand.period_s else float("inf")
-            count = self._counts[demand.bucket] = _Count(window, 0, ends)
+            count = self._counts[demand.bucket, window] = _Count(0, ends)
         return count
 
 

@@ -85,6 +85,13 @@ class Admission:
             _require_possible(demand, max(answers))
         self._reservation = await self._reserve(self._demands)
 
+    async def reserve_prompt(self, prompt: int) -> None:
+        """Reserves ``prompt`` tokens that are computed without an answer; raises as `reserve`."""
+        self._demands = self.caller.demands(TOKENS, prompt)
+        for demand in self._demands:
+            _require_possible(demand, 0)
+        self._reservation = await self._reserve(self._demands)
+
     async def reserve_rest(self, tokens: int, streams: int) -> None:
         """Reserves ``tokens`` that are still to come and slots for ``streams``, for a request that began before.
 
@@ -140,6 +147,11 @@ def duration(seconds: float) -> str:
 def _require_possible(demand: Demand, answer: int) -> None:
     if demand.amount <= demand.limit:
         return
+    if demand.period_s and not answer:
+        raise InvalidRequest(
+            f"the prompt has {demand.amount} tokens, and the limit of {demand.owner} is {demand.limit} {demand.name}",
+            param="prompt",
+        )
     if demand.period_s:
         raise InvalidRequest(
             f"prompt and answer may have {demand.amount} tokens ({answer} in an answer), and the limit of "

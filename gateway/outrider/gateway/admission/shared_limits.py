@@ -12,7 +12,7 @@ from contextlib import suppress
 
 import msgspec
 from outrider.gateway import metrics
-from outrider.gateway.admission.account import LEASE_S, Account, LimitLedger, Slice
+from outrider.gateway.admission.account import Account, LimitLedger, Slice
 from outrider.gateway.admission.limit_store import Clock, Demand, LimitReached, LimitStatus, Reservation, owner_of
 from outrider.mesh.bus import Bucket, Bus
 from outrider.mesh.errors import AlreadyExists, Unavailable
@@ -33,7 +33,7 @@ class NatsStore:
         self._bucket, self._clock = Bucket(bus, LIMITS_BUCKET), clock
         self._holder = secrets.token_hex(6)
         self._serials = itertools.count(1)
-        self._accounts: dict[str, Account] = {}
+        self._accounts: dict[tuple[str, int], Account] = {}
 
     async def start(self) -> None:
         """Creates the bucket of ledgers."""
@@ -56,19 +56,20 @@ class NatsStore:
     async def upkeep(self) -> None:
         """Gives back units without recent demand, and renews leases, if the broker answers."""
         with suppress(Unavailable):
-            for bucket, account in list(self._accounts.items()):
-                await self._tend(bucket, account, 2 * account.recent)
+            for place, account in list(self._accounts.items()):
+                await self._tend(place[0], account, 2 * account.recent)
                 if account.idle and not account.lock.locked():
-                    self._accounts.pop(bucket, None)  # `forget` may have dropped it meanwhile
+                    self._accounts.pop(place, None)  # `forget` may have dropped it meanwhile
 
     def forget(self, owners: Collection[str]) -> None:
         """As `LimitStore.forget`; a slice that is lost so is not written to its ledger."""
-        self._accounts = {bucket: each for bucket, each in self._accounts.items() if owner_of(bucket) not in owners}
+        kept = {place: each for place, each in self._accounts.items() if owner_of(place[0]) not in owners}
+        self._accounts = kept
 
     async def close(self) -> None:
         """Gives back all unused units."""
         with suppress(Unavailable):
-            for bucket, account in list(self._accounts.items()):
+            for (bucket, _), account in list(self._accounts.items()):
                 await self._tend(bucket, account, 0)
 
     async def _take(self, demand: Demand) -> Slice:
@@ -79,26 +80,29 @@ class NatsStore:
                 return taken
             async with account.lock:
                 if self._account(demand) is account:  # `upkeep` may have dropped the account meanwhile
-                    return account.take(demand, self._clock()) or await self._refill(account, demand)
+                    taken = account.take(demand, self._clock()) or await self._refill(account, demand)
+                    if taken is not None:
+                        return taken
 
-    async def _refill(self, account: Account, demand: Demand) -> Slice:
-        """Refills the slice and takes ``demand``; repeats if another request took the units, or the period ended."""
+    async def _refill(self, account: Account, demand: Demand) -> Slice | None:
+        """Refills the slice and takes ``demand``; repeats if another request took the units. None in another period."""
         while not account.recently_refused(demand, self._clock()):
             await self._write(demand.bucket, account, lambda seen: account.propose_refill(seen, demand, self._clock()))
             taken = account.take(demand, self._clock())
             if taken is not None:
                 return taken
+            if account.over(self._clock()):
+                return None
             if account.lacks(demand):
                 account.note_refusal(demand, self._clock())
         raise LimitReached(self._status(account, demand))
 
     async def _tend(self, bucket: str, account: Account, keep: int) -> None:
-        """Writes only if there are units to give back, or a third of the lease is over."""
+        """Writes only if it must; of another period than the present one, it keeps nothing."""
         async with account.lock:
-            account.roll(self._clock())
             account.recent = 0
-            ending = not account.period_s and account.until - self._clock() < LEASE_S * 2 / 3
-            if account.left > keep or (ending and not account.idle):
+            keep = 0 if account.over(self._clock()) else keep
+            if account.must_write(keep, self._clock()):
                 await self._write(bucket, account, lambda seen: account.propose_return(seen, keep, self._clock()))
 
     async def _write(
@@ -123,9 +127,10 @@ class NatsStore:
         raise Unavailable("the limits are being changed by too many gateways at once", retry_after=1.0)
 
     def _account(self, demand: Demand) -> Account:
-        account = self._accounts.get(demand.bucket)
+        place = demand.bucket, demand.window(self._clock())
+        account = self._accounts.get(place)
         if account is None:
-            account = self._accounts[demand.bucket] = Account(self._holder, demand.period_s, self._serials)
+            account = self._accounts[place] = Account(self._holder, demand.period_s, self._serials, place[1])
         return account
 
     def _status(self, account: Account, demand: Demand) -> LimitStatus:

@@ -25,9 +25,9 @@ class Tenants:
     def __init__(self, mesh: Mesh, settings: GatewaySettings, labels: TenantLabels) -> None:
         self._tasks = mesh.tasks
         self._directory = Directory(mesh.bus, settings.keys_stale_s) if settings.auth == "keys" else None
-        self._store: LimitStore = MemoryStore(mesh.bus)
+        self._store: LimitStore = MemoryStore(mesh.bus, mesh.clock)
         if self._directory is not None:
-            self._store = plugins.load(GROUP, settings.limit_store)(mesh.bus)
+            self._store = plugins.load(GROUP, settings.limit_store)(mesh.bus, mesh.clock)
         self._tokens: BearerTokens | None = None
         if settings.issuers:
             self._tokens = BearerTokens(settings.issuers, settings.keys_stale_s)

@@ -42,19 +42,28 @@ class Usage(msgspec.Struct):
     object: Literal["list"] = "list"
 
 
-async def read_usage(records: TenantRecords, ledgers: Bucket, tenant: str | None) -> Usage:
-    """The use of limits of ``tenant`` and its keys, or of all tenants; raises `Missing` and `Unavailable`."""
+async def read_usage(records: TenantRecords, ledgers: Bucket, tenant: str | None, now: float) -> Usage:
+    """The use of limits of ``tenant`` and its keys, or of all tenants, at ``now``, in seconds since 1970.
+
+    Raises `Missing` and `Unavailable`.
+    """
     tenants = [await records.tenant(tenant)] if tenant is not None else await records.tenants()
     owners: list[Tenant | Key] = [*tenants, *await records.keys(tenant)]
-    return Usage([usage for owner in owners async for usage in _usages(owner, ledgers)])
+    return Usage([usage for owner in owners async for usage in _usages(owner, ledgers, now)])
 
 
-async def _usages(owner: Tenant | Key, ledgers: Bucket) -> AsyncIterator[LimitUsage]:
+async def _usages(owner: Tenant | Key, ledgers: Bucket, now: float) -> AsyncIterator[LimitUsage]:
     for meter in (REQUESTS, *TOKENS, STREAMS):
         value = getattr(owner.limits, meter.field)
         if value is not None:
             entry = await ledgers.get(f"{_bucket(owner)}.{meter.field}")
-            yield _usage(owner, meter, value, _decode(entry.value) if entry else LimitLedger())
+            yield _usage(owner, meter, value, _last(_decode(entry.value), meter, now) if entry else LimitLedger())
+
+
+def _last(ledger: LimitLedger, meter: Meter, now: float) -> LimitLedger:
+    """The ledger in its last period that has begun at ``now``."""
+    windows = [ledger.window, *(period.window for period in ledger.others)]
+    return ledger.at(max((each for each in windows if each * meter.period_s <= now), default=ledger.window))
 
 
 def _bucket(owner: Tenant | Key) -> str:

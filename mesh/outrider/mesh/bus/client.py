@@ -150,6 +150,13 @@ class Bus:
         """JetStream over the current connection; each of its calls may take ``timeout`` seconds."""
         return self._client.jetstream(timeout=timeout)
 
+    async def ask(self, subject: str, timeout: float) -> bytes:
+        """The broker's own answer on ``subject``; `Unavailable` if there is none within ``timeout`` seconds."""
+        try:
+            return (await self._client.request(subject, b"", timeout=timeout)).data
+        except (nats.errors.Error, TimeoutError, OSError) as error:
+            raise Unavailable(f"the broker does not answer on {subject}: {error}") from None
+
     def on_change(self, callback: Callable[[bool], None]) -> None:
         """Calls ``callback`` with True when the broker is back and with False when it is lost."""
         self._callbacks.append(callback)

@@ -29,7 +29,8 @@ _decode = msgspec.json.Decoder(NamedPrompt).decode
 class NamedPrompts:
     """Follows the store of named prompts. Only in the event loop.
 
-    Prompts that exceed the limit on pinned pages are left out, the latest first. A prompt whose pages a request needed
+    Prompts that exceed the limit on pinned pages, or the share of it that a tenant may have, are left out, the latest
+    first. A prompt whose pages a request needed
     is computed again later.
 
     Args:
@@ -38,6 +39,7 @@ class NamedPrompts:
         inbox: inbox of the engine's thread.
         run: runs a request to its end.
         residency: tag of this verifier.
+        tenant_share: largest share of the pages that may be pinned that the prompts of one tenant may take.
     """
 
     def __init__(
@@ -47,11 +49,14 @@ class NamedPrompts:
         inbox: Inbox,
         run: Callable[[Request], Awaitable[None]],
         residency: str = "",
+        tenant_share: float = 1.0,
     ) -> None:
         self._residency = residency
         self._bucket, self._tokenizer, self._model = Bucket(bus, BUCKET), target.tokenizer, target.name
         self._limits, self._pins = target.scheduler.limits, target.scheduler.pins
+        self._most_of_tenant = int(self._limits.pinned * tenant_share)
         self._inbox, self._run = inbox, run
+        self._encoded: dict[str, tuple[list[int], list[bytes]]] = {}
         self._state: tuple[int, int] | None = None
         self._wanted: dict[str, tuple[NamedPrompt, list[int], list[bytes]]] = {}
 
@@ -92,6 +97,7 @@ class NamedPrompts:
                 if prompt.model in (None, self._model) and resides:
                     prompts[prompt_mark(prompt.tenant, prompt.name, entry.revision)] = prompt
         self._wanted = {}
+        self._encoded = {mark: known for mark, known in self._encoded.items() if mark in prompts}
         for mark, prompt in sorted(prompts.items(), key=lambda item: item[1].created):
             await self._want(mark, prompt)
         for mark in set(self.pinned) - self._wanted.keys():
@@ -99,18 +105,32 @@ class NamedPrompts:
 
     async def _want(self, mark: str, prompt: NamedPrompt) -> None:
         try:
-            ids = await asyncio.to_thread(self._encode, prompt)
+            ids, hashes = await self._known(mark, prompt)
         except NotRendered as error:
             raise Unavailable(str(error)) from None
         except TextError as error:
             _log.warning("a named prompt cannot be encoded", tenant=prompt.tenant, name=prompt.name, why=str(error))
             return
-        hashes = chain_hashes(self._tokenizer.fingerprint.encode(), prompt.tenant, ids, self._limits.page_size)
-        others = {digest for _, _, chain in self._wanted.values() for digest in chain}
-        if len(others.union(hashes)) > self._limits.pinned or len(ids) >= self._limits.context_length:
+        if not self._has_room(prompt, len(ids), hashes):
             _log.warning("a named prompt finds no room", tenant=prompt.tenant, name=prompt.name, pages=len(hashes))
         elif hashes:
             self._wanted[mark] = prompt, ids, hashes
+
+    def _has_room(self, prompt: NamedPrompt, tokens: int, hashes: list[bytes]) -> bool:
+        """Whether the prompt fits beside those of all tenants, and beside those of its own."""
+        chains = [(other.tenant == prompt.tenant, chain) for other, _, chain in self._wanted.values()]
+        everyone = {digest for _, chain in chains for digest in chain}.union(hashes)
+        own = {digest for is_own, chain in chains if is_own for digest in chain}.union(hashes)
+        fits = len(everyone) <= self._limits.pinned and len(own) <= self._most_of_tenant
+        return fits and tokens < self._limits.context_length
+
+    async def _known(self, mark: str, prompt: NamedPrompt) -> tuple[list[int], list[bytes]]:
+        """Ids and pages' hashes of a prompt, which is encoded once: any tenant's prompt changes the store."""
+        if mark not in self._encoded:
+            ids = await asyncio.to_thread(self._encode, prompt)
+            fingerprint, size = self._tokenizer.fingerprint.encode(), self._limits.page_size
+            self._encoded[mark] = ids, chain_hashes(fingerprint, prompt.tenant, ids, size)
+        return self._encoded[mark]
 
     def _encode(self, prompt: NamedPrompt) -> list[int]:
         if prompt.messages is not None:
@@ -123,7 +143,17 @@ class NamedPrompts:
                 sampling, alone = Sampling(0.0, seed=0), Speculation(off=True)
                 name, residency = f"prompt-{mark}", prompt.residency and frozenset(prompt.residency)
                 await self._run(
-                    Request(name, prompt.tenant, ids, sampling, 0, speculation=alone, residency=residency or None)
+                    Request(
+                        name,
+                        prompt.tenant,
+                        ids,
+                        sampling,
+                        0,
+                        speculation=alone,
+                        priority=prompt.priority,
+                        weight=prompt.weight,
+                        residency=residency or None,
+                    )
                 )
                 await self._hold(mark, hashes)
 

@@ -8,9 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
+from outrider.mesh.bus import Bucket, Bus
+from outrider.wire.prompts import BUCKET, NamedPrompt, prompt_entry, prompt_mark
 
 from tests.gateway.stack import MODEL, Stack, stack
+from tests.reading import reading
+from tests.waiting import eventually
 
 TEXT = "You are a patient teacher of arithmetic.\n" * 4
 PAGE = 16
@@ -65,6 +70,28 @@ def test_a_named_prompt_is_computed_before_anybody_asks_and_outlives_pressure(si
         complete(site, str(number) * 500)
     assert complete(site, TEXT + "2+2") == (expected, found)
     assert complete(site, "x" + TEXT)[0] == fresh
+
+
+async def test_prompts_of_one_tenant_leave_room_for_those_of_others(site: Stack) -> None:
+    pages = 64 // 2 // 2  # of the pages a half may be pinned, and a half of those by one tenant
+    text = "To all who ask: count from one to nine, and back again. "
+    while full(site, text) // PAGE <= pages // 2:
+        text += text[:56]
+    call(site, "DELETE", "/teacher")
+    for name in ("one", "two"):
+        call(site, "PUT", f"/{name}", prompt=f"{name} {text}")
+    mine = NamedPrompt(name="third", tenant="other", created=time.time(), text=text)
+    async with reading(site.broker.url) as registry:
+        bus = Bus()
+        await bus.connect(site.broker.url, "test", wait_s=10)
+        revision = await Bucket(bus, BUCKET).put(prompt_entry("other", "third"), msgspec.json.encode(mine))
+        mark = prompt_mark("other", "third", revision)
+        await eventually(lambda: any(mark in each.status["pinned"] for each in registry.members("verifier")))
+        await Bucket(bus, BUCKET).wipe(prompt_entry("other", "third"))
+        await bus.close()
+    assert [call(site, "GET", f"/{name}").json()["warm"] for name in ("one", "two")] == [1, 0]
+    for name in ("one", "two"):
+        call(site, "DELETE", f"/{name}")
 
 
 def test_a_verifier_that_starts_later_computes_it_too(site: Stack) -> None:

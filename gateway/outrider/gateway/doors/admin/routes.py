@@ -140,7 +140,7 @@ class AdminRoutes:
         if self._limit_store != _LEDGERS:
             raise FailedPrecondition(f"use is read from ledgers in NATS, and limit_store is {self._limit_store}")
         with _as_answers():
-            return json_response(await read_usage(self._records, self._ledgers, tenant))
+            return json_response(await read_usage(self._records, self._ledgers, tenant, time.time()))
 
 
 @contextmanager

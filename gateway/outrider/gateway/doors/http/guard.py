@@ -8,6 +8,8 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 _SINGLE = ("authorization", "x-api-key")
+_COUNTED = ("POST", "PUT")
+"""Methods of requests that make services compute, and so count toward the limit on requests."""
 _GUARDED = ("/v1/", "/tokenize", "/detokenize", "/admin/")
 
 
@@ -26,7 +28,7 @@ class Guard:
         """Admits a request and passes it on; raises as `AccessControl.admitted`."""
         if not guarded(scope["path"]):
             return await self._routes(scope, receive, send)
-        state, counts = scope["state"], scope["method"] == "POST"
+        state, counts = scope["state"], scope["method"] in _COUNTED
         async with self._access.admitted(sender_of(scope, "http"), state["headers"], counts=counts) as admission:
             state["admission"] = admission
             await self._routes(scope, receive, send)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
+from outrider.gateway.admission.caller import Caller
 from outrider.gateway.admission.reservation import Admission
 from outrider.gateway.doors.http.messages import json_response, read_body
 from outrider.gateway.doors.schema.ignored import announce, collector
@@ -14,9 +15,10 @@ from outrider.gateway.doors.schema.parameters import read
 from outrider.gateway.doors.schema.prompts import chat
 from outrider.gateway.errors import TooLarge
 from outrider.gateway.generation.intake import Generations
+from outrider.gateway.requests.request import Messages, Prompt, Text
 from outrider.gateway.settings import GatewaySettings
 from outrider.mesh.bus import Bucket, Bus
-from outrider.mesh.errors import InvalidRequest, NotFound
+from outrider.mesh.errors import InvalidRequest, NotFound, Unavailable
 from outrider.mesh.registry import Member, Registry
 from outrider.wire.bounds import Flag
 from outrider.wire.prompts import (
@@ -99,12 +101,39 @@ class PromptRoutes:
         data = msgspec.json.encode(prompt)
         if len(data) > MOST_BYTES:
             raise TooLarge(f"the prompt takes {len(data)} bytes; at most {MOST_BYTES} are kept")
+        revision = await self._charged(prompt, data, request.state.admission)
+        return json_response(self._stored(prompt, revision))
+
+    async def _charged(self, prompt: NamedPrompt, data: bytes, admission: Admission) -> int:
+        """The revision of the stored ``data``; each model that computes the prompt is charged for once."""
+        tokens = await self._tokens(prompt, admission.caller) if admission.metered else 0
+        await admission.reserve_prompt(tokens)
+        try:
+            revision = await self._store(prompt, data)
+        except BaseException:
+            admission.settle(0)
+            raise
+        admission.settle(tokens)
+        return revision
+
+    async def _tokens(self, prompt: NamedPrompt, caller: Caller) -> int:
+        """The tokens of the prompt, summed over all models that it is for; `Unavailable` while there is none."""
+        named = prompt.model is not None
+        served = [await self._generations.find(prompt.model, caller)] if named else self._generations.models.all()
+        if not (allowed := [model for model in served if caller.may_use(model.name)]):
+            raise Unavailable("no model is there to count the prompt's tokens", retry_after=1.0)
+        text: Prompt = Text(prompt.text or "", parse_special=prompt.parse_special)
+        if prompt.messages is not None:
+            text = Messages(msgspec.json.encode(prompt.messages).decode(), answering=False)
+        return sum([len(await self._generations.encode(model, text, caller)) for model in allowed])
+
+    async def _store(self, prompt: NamedPrompt, data: bytes) -> int:
         await self._bucket.open()
-        entry = prompt_entry(tenant, name)
-        revision = await self._bucket.put_below_limit(entry, data, prompt_entry(tenant, ""), MOST_PROMPTS)
+        entry, others = prompt_entry(prompt.tenant, prompt.name), prompt_entry(prompt.tenant, "")
+        revision = await self._bucket.put_below_limit(entry, data, others, MOST_PROMPTS)
         if revision is None:
             raise InvalidRequest(f"there are {MOST_PROMPTS} prompts already, the most that are kept: delete one")
-        return json_response(self._stored(prompt, revision))
+        return revision
 
     async def _named_prompt(self, body: PromptBody, tenant: str, name: str, admission: Admission) -> NamedPrompt:
         if (body.prompt is None) == (body.messages is None):
@@ -123,6 +152,8 @@ class PromptRoutes:
             messages=messages,
             parse_special=parse,
             residency=None if residency is None else tuple(sorted(residency)),
+            priority=admission.caller.priority,
+            weight=admission.caller.weight,
         )
 
     async def _get(self, request: Request) -> Response:
