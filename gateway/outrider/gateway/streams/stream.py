@@ -59,9 +59,8 @@ class TokenStream:
         self._order = Reassembly(len(job.prompt) if job.sampling.echo else 0)
         self._failover = FailOver(job, verifiers, bus, settings, on_placed)
         self._on_frame: Callable[[Frame], None] | None = None
-        self._lost: OutriderError | None = None
         self.failed: OutriderError | None = None
-        self.finished = self.expired_unstarted = self._moving = False
+        self.finished = self.expired_unstarted = False
 
     @property
     def member(self) -> Member | None:
@@ -101,7 +100,7 @@ class TokenStream:
     async def open(self) -> None:
         """As `AnswerStream.open`."""
         await self._sources.subscribe(self._take_at_once)
-        self._start_reading(await self._failover.start(self._order.generated))
+        self._place(await self._failover.start(self._order.generated))
 
     async def attach(self, read_log: ReadLog, member: Member | None) -> LogSummary:
         """Resumes a job that was submitted before, in place of `open`: reads its log first, then from ``member``.
@@ -112,6 +111,7 @@ class TokenStream:
         log = await read_log(self.job)
         if member is not None:
             self._failover.adopt(member)
+            self._sources.place()
         self._sources.replay(log)
         end = max([0, *(frame.first_index + len(frame.tokens) for frame in log)])
         return LogSummary(end, all(frame.finish in (None, Finish.CANCELLED) for frame in log))
@@ -120,8 +120,8 @@ class TokenStream:
         """As `AnswerStream.frames`; a frame that arrives in order goes to ``on_frame`` at once, if that is given."""
         self._on_frame = on_frame
         while not self.finished:
-            if self._lost is not None:
-                await self._move(self._lost)
+            if self._sources.loss is not None:
+                await self._move(self._sources.loss)
             item = await self._sources.next(self._settings.silence_s, self._expires_at)
             if item is None:
                 self._on_silence()
@@ -139,29 +139,26 @@ class TokenStream:
         self._on_frame = None
 
     def follow(self, reason: str) -> None:
-        """As `AnswerStream.follow`. A stream that moves follows nobody: its verifier is lost, the next one unknown."""
-        if self.member is not None and not self.finished and not self._moving:
+        """As `AnswerStream.follow`."""
+        if self.member is not None:
             self._sources.follow(self.member, self._order.next_index, reason)
 
     async def _move(self, why: OutriderError) -> None:
         """Moves the job to another verifier, which goes on with the answer."""
-        self._sources.unfollow()
-        self._moving = True
+        self._sources.move()
         try:
             had_job = await self._failover.move(why, self._order.generated)
         except OutriderError as error:
-            self.failed = error
+            self._fail(error)
             raise
-        finally:
-            self._moving = False
-        self._lost = None
-        self._start_reading(had_job)
+        self._place(had_job)
 
-    def _start_reading(self, had_job: bool) -> None:
+    def _place(self, had_job: bool) -> None:
         """Follows the verifier if the broker is away, or if the verifier says that it ``had_job`` before.
 
         Such a verifier may have published its frames already, or its engine may have lost the job.
         """
+        self._sources.place()
         if not self._sources.connected:
             self.follow("disconnected")
         elif had_job:
@@ -189,7 +186,7 @@ class TokenStream:
 
     def _take(self, item: InboxItem) -> Frame | None:
         if isinstance(item, VerifierLost):
-            self._lost = item.error
+            self._sources.lose(item.error)
             return None
         if isinstance(item, LogEnd):
             self._on_replayed()
@@ -211,10 +208,18 @@ class TokenStream:
         self._on_failure(frame)
         return None if self.failed else self._accept(frame)
 
+    def _fail(self, error: OutriderError | None) -> None:
+        """Ends the stream with ``error``, if there is one."""
+        if error is not None:
+            self.failed = error
+            self._sources.end()
+
     def _accept(self, frame: Frame) -> Frame | None:
         fresh = self._order.take(frame)
         if fresh is not None:
-            self.finished = fresh.finish is not None
+            if fresh.finish is not None:
+                self.finished = True
+                self._sources.end()
             end = fresh.first_index + len(fresh.tokens)
             self._failover.note_progress(generated=end > 0)
             if end > 0:
@@ -224,20 +229,21 @@ class TokenStream:
     def _on_failure(self, frame: Frame) -> None:
         if frame.finish is Finish.ERROR:
             _log.error("the verifier failed a request", request=self.job.request_id, why=frame.error)
-        self.failed = failure_of(frame)
+        self._fail(failure_of(frame))
         if frame.finish is Finish.TIMEOUT:
-            self.failed, self.expired_unstarted = self.job.deadlines.passed(bool(self.spent)), frame.usage is None
+            self.expired_unstarted = frame.usage is None
+            self._fail(self.job.deadlines.passed(bool(self.spent)))
 
     def _on_replayed(self) -> None:
         if self.member is None:
-            self._lost = Unavailable("no verifier has the request")
+            self._sources.lose(Unavailable("no verifier has the request"))
         self.follow("resumed")
 
     def _on_gap(self, source: Source) -> None:
         """Follows the verifier; one that lacks frames itself took the job over from another and is given up."""
-        if source is Source.VERIFIER and self._lost is None:
+        if source is Source.VERIFIER and self.following:
             self._failover.drop_verifier()
-            self._lost = Unavailable("the verifier lacks earlier tokens")
+            self._sources.lose(Unavailable("the verifier lacks earlier tokens"))
         self.follow("gap")
 
     def _on_cancelled(self, source: Source, frame: Frame) -> None:
@@ -246,18 +252,18 @@ class TokenStream:
         A verifier that drains, or that the stream has left, cancels without a reason. The stream moves at once if its
         own verifier drains, or if it follows the verifier.
         """
-        self.failed = failure_of(frame)
+        self._fail(failure_of(frame))
         drained = source is Source.BUS and frame.verifier == self.verifier and self._failover.draining
         if self.failed is None and (drained or source is Source.VERIFIER):
-            self._lost = Unavailable("the verifier gave the request up")
+            self._sources.lose(Unavailable("the verifier gave the request up"))
 
     def _on_silence(self) -> None:
         if time.monotonic() >= self._expires_at:
-            self.failed = self.job.deadlines.passed(bool(self.spent))
+            self._fail(self.job.deadlines.passed(bool(self.spent)))
         elif not self.following:
             self.follow("silence")
         elif self.placed and self._sources.connected and not self._failover.present:
-            self._lost = Unavailable("the verifier is gone")
+            self._sources.lose(Unavailable("the verifier is gone"))
 
     @property
     def _expires_at(self) -> float:
