@@ -88,15 +88,19 @@ class FailOver:
         """
         if isinstance(why, Unreachable) and not self.draining:
             self._note_loss(self.verifier)
-        now = time.monotonic()
-        self._stalled_since = self._stalled_since or now
+        now, again = time.monotonic(), self._stalled_since is not None
+        self._stalled_since = self._stalled_since if again else now
         request, verifier = self._job.request_id, self.verifier
         log = _log.info if self.draining else _log.warning
         log("a stream lost its verifier", request=request, verifier=verifier, why=why.message)
         left_s = self._left_s(now, bool(emitted))
-        await asyncio.sleep(_PAUSE_S if self._stalled_since < now else 0)
+        await asyncio.sleep(_PAUSE_S if again else 0)
         await self._deaths.judge(left_s)
-        had_job = await persist(lambda: self._submit(emitted), left_s, BUSY)
+        try:
+            had_job = await persist(lambda: self._submit(emitted), left_s, BUSY)
+        except BUSY:
+            self._left_s(time.monotonic(), bool(emitted))  # raises, rather, what ended the search
+            raise
         metrics.resumptions.inc()
         return had_job
 
@@ -127,7 +131,7 @@ class FailOver:
     def _left_s(self, now: float, begun: bool) -> float:
         """Seconds left to find a verifier."""
         late_s = self._job.deadlines.expires_at(begun) - now
-        stalled_s = now - (self._stalled_since or now)
+        stalled_s = now - (now if self._stalled_since is None else self._stalled_since)
         left_s = min(self._settings.resume_s - stalled_s, late_s)
         if left_s > 0:
             return left_s

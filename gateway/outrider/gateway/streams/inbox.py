@@ -49,8 +49,8 @@ class Inbox:
     One timer serves all waits: a timer for each token would cost as much as all other work on the token.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._loop, self._clock = asyncio.get_running_loop(), clock
+    def __init__(self, clock: Callable[[], float] | None = None) -> None:
+        self._loop, self._clock = asyncio.get_running_loop(), clock or time.monotonic
         self._items: deque[InboxItem] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
