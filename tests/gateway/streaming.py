@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import grpc
 import httpx
@@ -54,6 +55,14 @@ async def _answers(http: httpx.AsyncClient) -> bool:
         return (await http.get("/readyz")).status_code == 200
     except httpx.TransportError:
         return False
+
+
+async def once_certain(http: httpx.AsyncClient, method: str, url: str, **more: Any) -> httpx.Response:
+    """The answer once it is not 503: for seconds after the broker was away, a stream may be unrecorded."""
+    async with asyncio.timeout(60):
+        while (answer := await http.request(method, url, **more)).status_code == 503:
+            await asyncio.sleep(0.2)
+    return answer
 
 
 async def spare(mesh: Stack) -> None:

@@ -23,7 +23,7 @@ from outrider.wire.sampling import SamplingParameters
 
 from tests.gateway.raw_streams import RawStream
 from tests.gateway.stack import MODEL, Stack
-from tests.gateway.streaming import Gateway
+from tests.gateway.streaming import Gateway, once_certain
 from tests.small_store import SmallStore, small_store
 from tests.waiting import eventually
 
@@ -114,7 +114,7 @@ async def test_streams_end_well_are_missed_and_are_recorded_when_there_is_room(m
         ]
     assert other.count("recalls_total") == recalls
     async with httpx.AsyncClient(timeout=30) as http:
-        assert (await http.get(f"{other.url}/v1/streams/unheard-of")).status_code == 404
+        assert (await once_certain(http, "GET", f"{other.url}/v1/streams/unheard-of")).status_code == 404
 
 
 async def test_what_is_cancelled_stays_cancelled_where_its_record_can_no_longer_be_dropped(

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import weakref
 from collections.abc import AsyncIterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 import httpx
 import pytest
@@ -19,8 +19,8 @@ from outrider.gateway.measuring.request_meter import Meters
 from outrider.gateway.routing.job import Job
 from outrider.gateway.settings import GatewaySettings
 from outrider.mesh.bus import Bus
-from outrider.mesh.errors import NotFound
-from outrider.mesh.registry import Registry
+from outrider.mesh.errors import NotFound, Unavailable
+from outrider.mesh.registry import Registry, State
 from outrider.mesh.rpc import Server, close_channels
 from outrider.mesh.service import Mesh
 from outrider.mesh.tasks import Tasks
@@ -109,6 +109,53 @@ async def test_a_stream_that_is_deleted_while_it_is_being_resumed_is_not_generat
     with pytest.raises(NotFound):
         await flights.resume(key, *found, _admission())
     assert len(flights) == 0
+
+
+async def test_a_stream_may_be_unrecorded_for_a_while_after_the_broker_is_back(
+    streaming: Stack, flights: Flights
+) -> None:
+    key = Key(Caller().tenant, "begun-elsewhere")
+    streaming.broker.kill()
+    await eventually(lambda: flights.catalog.trouble)
+    streaming.broker.start()
+    await eventually(lambda: not flights.catalog.trouble)
+    with pytest.raises(Unavailable, match="may be one that could not be recorded"):
+        await flights.catalog.locate(key)
+    await _unknown_at_last(flights, key)
+
+
+async def test_a_stream_may_be_one_of_a_verifier_that_cannot_be_reached(
+    streaming: Stack, flights: Flights, unused_tcp_port: int
+) -> None:
+    key, tasks = Key(Caller().tenant, "begun-there"), Tasks()
+    bus = Bus(tasks)
+    await bus.connect(streaming.broker.url, "test", wait_s=10)
+    dead = Registry(bus, "verifier", "dead", tasks=tasks)
+    dead.address = f"127.0.0.1:{unused_tcp_port}"
+    await dead.start()
+    dead.set_state(State.READY)
+    try:
+        await eventually(lambda: flights.verifiers.find("dead"))
+        with pytest.raises(Unavailable, match="a verifier that does not answer"):
+            await flights.catalog.locate(key)
+    finally:
+        dead.leave()
+        await bus.close()
+        await tasks.cancel()
+    await eventually(lambda: flights.verifiers.find("dead") is None)
+    await _unknown_at_last(flights, key)
+
+
+async def _unknown_at_last(flights: Flights, key: Key) -> None:
+    """Returns once nobody can have the stream any more."""
+    async with asyncio.timeout(60):
+        while True:
+            with suppress(Unavailable):
+                try:
+                    await flights.catalog.locate(key)
+                except NotFound:
+                    return
+            await asyncio.sleep(0.2)
 
 
 @pytest.mark.parametrize("coalesce", [False, True], ids=["its own", "shared"])

@@ -15,7 +15,7 @@ from outrider.v1.verifier_pb2_grpc import VerifierStub
 
 from tests.gateway.raw_streams import RawStream, without_variable_parts
 from tests.gateway.stack import Stack
-from tests.gateway.streaming import Gateway, spare
+from tests.gateway.streaming import Gateway, once_certain, spare
 from tests.reading import reading
 from tests.waiting import eventually
 
@@ -104,7 +104,7 @@ async def test_a_deleted_stream_is_not_found_at_its_verifier(streaming: Stack, o
     async with httpx.AsyncClient(timeout=30) as http:
         assert (await http.delete(f"{other.url}/v1/streams/{begun.request}")).status_code == 204
         for gateway in (one, other):
-            assert (await http.get(f"{gateway.url}/v1/streams/{begun.request}")).status_code == 404
+            assert (await once_certain(http, "GET", f"{gateway.url}/v1/streams/{begun.request}")).status_code == 404
 
 
 async def test_a_stream_may_exist_while_a_verifier_that_may_have_it_is_frozen(streaming: Stack, other: Gateway) -> None:
@@ -112,7 +112,7 @@ async def test_a_stream_may_exist_while_a_verifier_that_may_have_it_is_frozen(st
     await spare(streaming)
     verifier = next(process for process in streaming.processes if process.kind == "verifier" and process.alive)
     async with httpx.AsyncClient(base_url=other.url, timeout=30) as http:
-        assert (await http.get("/v1/streams/unheard-of")).status_code == 404
+        assert (await once_certain(http, "GET", "/v1/streams/unheard-of")).status_code == 404
         verifier.freeze()
         try:
             missed = await http.get("/v1/streams/unheard-of")

@@ -12,7 +12,7 @@ from outrider.wire.frames import Finish
 
 from tests.gateway.raw_streams import RawStream, without_variable_parts
 from tests.gateway.stack import Stack
-from tests.gateway.streaming import Gateway, finish, holder, spare
+from tests.gateway.streaming import Gateway, finish, holder, once_certain, spare
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(300)  # whichever test comes first waits for a mesh to start
@@ -176,7 +176,7 @@ async def test_deleting_a_stream_frees_the_verifier_and_ends_it_for_its_readers(
         await task
         assert reading.events[-2].json["error"]["message"] == "the stream was cancelled"
         assert reading.events[-1].data == b"[DONE]"
-        assert (await http.get(f"/v1/streams/{reading.request}")).status_code == 404
+        assert (await once_certain(http, "GET", f"/v1/streams/{reading.request}")).status_code == 404
         assert (await http.delete(f"/v1/streams/{reading.request}")).status_code == 404
     assert await finish(streaming_registry, reading.request) is Finish.CANCELLED
 
@@ -207,7 +207,7 @@ async def test_what_cannot_be_resumed_is_refused(
 ) -> None:
     async with httpx.AsyncClient(base_url=other.url) as http:
         headers = {"last-event-id": last.format(id=whole.request)} if last else {}
-        refused = await http.get(f"/v1/streams/{path.format(id=whole.request)}", headers=headers)
+        refused = await once_certain(http, "GET", f"/v1/streams/{path.format(id=whole.request)}", headers=headers)
     assert refused.status_code == status
     assert message in refused.json()["error"]["message"]
 

@@ -67,7 +67,7 @@ class StreamCatalog:
         """Finds a stream, after the writes of this gateway that are under way.
 
         Raises `NotFound` if there is no such stream, and `Unavailable` if there may be one: the ledger cannot be read,
-        or lacks the records of a time in which it could not be written.
+        or may lack the records of a time in which it could not be written.
         """
         await self.writer.wait_written(key)
         try:
@@ -76,9 +76,9 @@ class StreamCatalog:
             if (stored := await self._find_elsewhere(key)) is not None:
                 metrics.recalls.inc()
                 return stored
-            if isinstance(missing, Unavailable) or self.trouble is None:
+            if isinstance(missing, Unavailable) or (lacking := self.ledger.why_lacking) is None:
                 raise
-            why = f"the stream is not known, and may be one that could not be recorded: {self.trouble}"
+            why = f"the stream is not known, and may be one that could not be recorded: {lacking}"
             raise Unavailable(why, retry_after=1.0) from None
 
     async def frames(self, job: Job) -> list[Frame]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing, nullcontext
+from contextlib import AsyncExitStack, aclosing, nullcontext
 from typing import Any
 
 from outrider.gateway.admission.caller import Caller
@@ -120,11 +120,12 @@ class Flight:
         self.background_reader = reader
 
     async def close(self) -> None:
-        """Closes all streams; cancels them at their verifiers if the request is owned."""
+        """Closes all streams, also where one of them fails; cancels them at their verifiers if the request is owned."""
         self.recording.close()
         self.meter.end(self.streams, owned=self.owned)
-        for stream in self.streams:
-            await stream.close(cancel=self.owned)
+        async with AsyncExitStack() as closing:
+            for stream in self.streams:
+                closing.push_async_callback(stream.close, cancel=self.owned)
 
     async def settle(self, tasks: Tasks) -> None:
         """Charges the generated tokens, once; nothing if the deadline passed before any computation.

@@ -174,8 +174,10 @@ class Flights:
     async def end(self, flight: Flight) -> None:
         """Closes and charges a flight; an unfinished request is cancelled at its verifiers if the flight owns it."""
         self._flights.discard(flight)
-        await flight.close()
-        await flight.settle(self._tasks)
+        try:
+            await flight.close()
+        finally:
+            await flight.settle(self._tasks)
 
     def leave_all(self) -> None:
         """Leaves the resumable flights to other gateways: their verifiers keep them for ``lease_s`` seconds."""

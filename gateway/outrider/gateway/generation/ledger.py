@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
+from math import inf
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 _PART = 512 << 10
 """Bytes of a record in one message: the record of a long prompt is larger than a message may be."""
 _AT, _CLAIM, _GONE = "at", "claim", "gone"
+_WRITTEN_AGAIN_S = 5.0
+"""Seconds in which gateways come back to a broker that was away, and write the records that it lacks."""
 
 _log = get_logger("ledger")
 _encode_verifiers = msgspec.msgpack.Encoder().encode
@@ -45,15 +49,18 @@ class Ledger:
         self._frames = Journal(bus, JournalConfig("outrider-tokens", token_subject("*", "*"), *bounds))
         self._is_open = False
         self.trouble: str | None = "the broker was not asked yet"
+        self._lacks_until = 0.0
 
     async def open(self) -> None:
         """Creates the journals; logs a warning if the broker cannot keep them."""
         try:
             await self._records.open()
             await self._frames.open()
-            self._is_open, self.trouble = True, None
+            self._is_open = True
         except Unavailable as error:
             self.fail(error)
+        else:
+            self._recover()
 
     async def tend(self) -> None:
         """Checks that the broker keeps frames and records, and repairs the journals if it can."""
@@ -62,15 +69,27 @@ class Ledger:
         try:
             await self._records.tend()
             await self._frames.tend()
-            self.trouble = None
         except Unavailable as error:
             self.fail(error)
+        else:
+            self._recover()
+
+    @property
+    def why_lacking(self) -> str | None:
+        """Why records of running streams may be missing, in a few words; None if there is no reason to think so."""
+        late = time.monotonic() < self._lacks_until
+        return self.trouble or ("gateways write the records of a time without the broker" if late else None)
 
     def fail(self, error: Unavailable) -> None:
         """Sets `trouble` until `tend` finds that the broker takes records again."""
         if self.trouble != error.message:
             _log.warning("streams cannot be resumed", why=error.message)
-        self.trouble = error.message
+        self.trouble, self._lacks_until = error.message, inf
+
+    def _recover(self) -> None:
+        self.trouble = None
+        if self._lacks_until == inf:
+            self._lacks_until = time.monotonic() + _WRITTEN_AGAIN_S
 
     async def claim(self, key: Key) -> None:
         """Reserves the id of a request; raises `AlreadyExists` if it is taken."""

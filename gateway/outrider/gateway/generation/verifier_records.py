@@ -8,8 +8,9 @@ from typing import TypeVar
 
 import grpc
 from outrider.gateway.generation.record import Key, Record, choice_id
+from outrider.gateway.requests.attempts import TRANSIENT
 from outrider.gateway.routing.job import Job
-from outrider.mesh.errors import DeadlineExceeded, OutriderError, Unavailable
+from outrider.mesh.errors import OutriderError, Unavailable
 from outrider.mesh.registry import Registry
 from outrider.mesh.rpc import call, stub
 from outrider.v1 import verifier_pb2 as pb
@@ -31,7 +32,7 @@ class VerifierRecords:
         """The record of a stream and the instance of each choice's verifier, or ""; None if no verifier has the stream.
 
         Waits for verifiers that had no time to announce themselves yet. Raises `Unavailable` if no verifier that
-        answers has the stream and one that may have it does not answer: it is frozen or busy.
+        answers has the stream and one that may have it does not answer: it is frozen, busy, or died just now.
         """
         while True:
             due = self._registry.news_due_s
@@ -84,11 +85,11 @@ async def _quietly(answer: Awaitable[T]) -> T | None:
 
 
 async def _recall(verifier: VerifierStub, key: Key, late: list[VerifierStub]) -> Sequence[pb.RecalledRequest]:
-    """The requests of a stream that a verifier has; a verifier that does not answer in time is added to ``late``."""
+    """The requests of a stream that a verifier has; a verifier that does not answer is added to ``late``."""
     message = pb.RecallRequest(tenant=key.tenant, stream_id=key.request)
     try:
         answer: pb.RecallResponse = await call(verifier.Recall, message, _ASK_S)
-    except DeadlineExceeded:
+    except TRANSIENT:
         late.append(verifier)
         raise
     return list(answer.requests)

@@ -99,16 +99,16 @@ class Registry:
         """Listens, and asks all processes to announce themselves at once."""
         for relayed in (self._own, *self._followed.values()):
             await relayed.start()
-        self._listens_since = time.monotonic()
+        self._listen_anew()
+        self._bus.on_change(lambda connected: self._listen_anew() if connected else None)
         self._loops = [
             self._tasks.spawn(self._announce_for_ever(), "registry announcements"),
             self._tasks.spawn(self._watch_for_ever(), "registry expiry"),
         ]
-        self._ask()
 
     @property
     def news_due_s(self) -> float:
-        """Seconds until every member has had time to announce itself to this process; 0 from then on."""
+        """Seconds until every member has had time to announce itself since the broker came; 0 from then on."""
         return max(self._listens_since + self._times.news_s - time.monotonic(), 0.0)
 
     def set_state(self, state: State) -> None:
@@ -156,6 +156,10 @@ class Registry:
             raise Unavailable(f"no {kind} was found within {timeout:g} s") from None
         finally:
             forget()
+
+    def _listen_anew(self) -> None:
+        self._listens_since = time.monotonic()
+        self._ask()
 
     def _ask(self) -> None:
         self._asked = time.monotonic()
