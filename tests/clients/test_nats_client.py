@@ -151,6 +151,13 @@ async def bus_there(streaming: Stack) -> AsyncIterator[Bus]:
     await bus.close()
 
 
+async def _cancel_for_ever(client: over_nats.AsyncClient, request: str) -> None:
+    """For seconds after the broker was away, a stream may be unrecorded, and its end is only published."""
+    while True:
+        await client.cancel(request)
+        await asyncio.sleep(0.2)
+
+
 async def test_errors_are_those_of_the_tree(client: over_nats.AsyncClient) -> None:
     with pytest.raises(BadRequestError, match="temperature must be a number from 0 to 100") as refused:
         await client.complete("a", temperature=-1)
@@ -159,9 +166,7 @@ async def test_errors_are_those_of_the_tree(client: over_nats.AsyncClient) -> No
         await client.complete("a", model="none")
     assert unknown.value.code == "model_not_found"
     with pytest.raises(NotFoundError):
-        while True:  # for seconds after the broker was away, a stream may be unrecorded, and its end is only published
-            await client.cancel("unheard-of")
-            await asyncio.sleep(0.2)
+        await _cancel_for_ever(client, "unheard-of")
     with pytest.raises(NotFoundError):
         [chunk async for chunk in client.resume("unheard-of")]
     with pytest.raises(BadRequestError, match="ask over HTTP or gRPC"):
