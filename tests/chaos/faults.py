@@ -14,7 +14,7 @@ from outrider.cli.processes.keeper import ProcessKeeper
 from tests.chaos.journeys import Journeys
 from tests.chaos.mesh import ChaosMesh
 
-STOPPED_S = 5.0
+STOPPED_S, FROZEN_S = 5.0, 6.5
 SOON_S = 0.05
 _AWAY_S = 0.2
 _GRACE_S = 2.0
@@ -54,6 +54,7 @@ class FaultMaker:
         Between two faults a stream makes progress, so that processes can restart on a slow machine.
         """
         began = time.monotonic()
+        names = [each for each in names if each not in SURROUNDINGS or each in self.mesh.surroundings.fallible]
         try:
             while len(self.made) < most:
                 for name in self.random.sample(list(names), len(names)):
@@ -75,7 +76,8 @@ class FaultMaker:
 
     async def _wait_for_verifiers(self) -> None:
         until = time.monotonic() + _WHOLE_S
-        while len(self.mesh.serving()) < 2 and time.monotonic() < until:
+        verifiers = sum(each.spec.kind == "verifier" for each in self.mesh.supervisor.keepers)
+        while len(self.mesh.serving()) < min(2, verifiers) and time.monotonic() < until:
             await asyncio.sleep(0.05)
 
     def kill(self, *kinds: str) -> list[str]:
@@ -96,6 +98,19 @@ class FaultMaker:
         await asyncio.sleep(STOPPED_S)
         self._thaw()
         return f"{child.instance} stopped for {STOPPED_S:g} s"
+
+    async def freeze(self, victims: Sequence[ProcessKeeper], *, broker: bool) -> list[str]:
+        """Freezes processes together, and the broker where that is asked for, for longer than a registry waits."""
+        self._stopped += [self.mesh.stop(each) for each in victims]
+        names = [child.instance for child in self._stopped]
+        if broker:
+            self.mesh.broker.freeze()
+        try:
+            await asyncio.sleep(FROZEN_S)
+        finally:
+            self._thaw()
+            self.mesh.broker.thaw()
+        return [*names, *(["the broker"] if broker else []), f"frozen for {FROZEN_S:g} s"]
 
     async def without_broker(self, meanwhile: Callable[[], list[str]], away_s: float) -> list[str]:
         """Kills the broker, calls ``meanwhile`` after a part of ``away_s``, and restarts the broker."""
@@ -146,6 +161,27 @@ async def _only_verifier_stopped(maker: FaultMaker) -> list[str]:
     return [*killed, *(await _verifier_stopped(maker))]
 
 
+async def _broker_frozen(maker: FaultMaker) -> list[str]:
+    return await maker.freeze([], broker=True)
+
+
+async def _several_frozen(maker: FaultMaker) -> list[str]:
+    """Freezes all verifiers that serve, and the broker."""
+    return await maker.freeze(maker.mesh.serving(), broker=True)
+
+
+async def _packets_lost(maker: FaultMaker) -> list[str]:
+    return await maker.mesh.surroundings.lose_packets()
+
+
+async def _clock_ahead(maker: FaultMaker) -> list[str]:
+    return await maker.mesh.surroundings.set_clock()
+
+
+async def _disk_full(maker: FaultMaker) -> list[str]:
+    return await maker.mesh.surroundings.fill_disk()
+
+
 async def _at_submission(maker: FaultMaker) -> list[str]:
     kind, after_s = maker.random.choice(("gateway", "verifier")), maker.random.uniform(0, SOON_S)
     await _wait_for_next(maker.journeys.submitted)
@@ -180,6 +216,13 @@ async def _wait_for_next(event: asyncio.Event) -> None:
 
 SINGLE = ("one process",)
 ROTATION = ("rotation",)
+FROZEN = ("the broker frozen", "verifiers and the broker frozen")
+SURROUNDINGS: dict[str, MakeFault] = {
+    "packets lost": _packets_lost,
+    "a gateway's clock": _clock_ahead,
+    "the broker's disk": _disk_full,
+}
+"""Faults that `Surroundings` may be able to make."""
 DOUBLE = (
     "gateway + verifier",
     "broker + verifier",
@@ -199,6 +242,15 @@ _MAKERS: tuple[MakeFault, ...] = (
     _at_submission,
     _all_gateways,
     _rotation,
+    _broker_frozen,
+    _several_frozen,
 )
-FAULTS: dict[str, MakeFault] = dict(zip((*SINGLE, *DOUBLE, *ROTATION), _MAKERS, strict=True))
-KINDS = {"single": SINGLE, "double": DOUBLE, "rotation": ROTATION, "all": (*SINGLE, *DOUBLE, *ROTATION)}
+FAULTS = dict(zip((*SINGLE, *DOUBLE, *ROTATION, *FROZEN), _MAKERS, strict=True)) | SURROUNDINGS
+KINDS = {
+    "single": SINGLE,
+    "double": DOUBLE,
+    "rotation": ROTATION,
+    "frozen": FROZEN,
+    "surroundings": tuple(SURROUNDINGS),
+    "all": tuple(FAULTS),
+}

@@ -1,4 +1,4 @@
-"""A mesh of nine processes, which restart as under `outrider up`, and whose broker can be killed for a while."""
+"""A mesh whose processes restart as under `outrider up`, and whose broker can be killed for a while."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import httpx
 from outrider.cli.bus.directory import BusDirectory
@@ -23,9 +24,22 @@ from outrider.mesh.lifecycle import CannotStart
 
 from tests.broker import Broker
 from tests.chaos.readers import Doors
+from tests.chaos.surroundings import Surroundings
 
-GATEWAYS = 3
-COUNTS = {"gateway": 1, "verifier": 2, "tokenizer": 2, "kvcache": 0}
+
+class Layout(NamedTuple):
+    """Numbers of processes, beside two tokenizers, a proposer, and a KV cache where there are three verifiers."""
+
+    gateways: int = 3
+    verifiers: int = 2
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Numbers of processes, but for further gateways."""
+        return {"gateway": 1, "verifier": self.verifiers, "tokenizer": 2, "kvcache": int(self.verifiers > 2)}
+
+
+USUAL = Layout()
 
 
 class DeathRecorder:
@@ -49,9 +63,15 @@ class ChaosMesh:
     """The running mesh: the gateways' ``doors``, its ``broker``, and the keepers of all other processes."""
 
     def __init__(
-        self, supervisor: Supervisor, plan: Plan, urls: list[str], broker: Broker, deaths: DeathRecorder
+        self,
+        supervisor: Supervisor,
+        plan: Plan,
+        urls: list[str],
+        broker: Broker,
+        deaths: DeathRecorder,
+        surroundings: Surroundings,
     ) -> None:
-        self.supervisor, self.broker, self.deaths = supervisor, broker, deaths
+        self.supervisor, self.broker, self.deaths, self.surroundings = supervisor, broker, deaths, surroundings
         self.doors, self._plan = Doors(urls, access_to(plan.url)), plan
         self._stopped: set[int] = set()
 
@@ -117,19 +137,31 @@ class ChaosMesh:
 
 
 @asynccontextmanager
-async def chaos_mesh(logs: Path, *, secure: bool = False) -> AsyncIterator[ChaosMesh]:
-    """Runs 2 verifiers, a proposer, 2 tokenizers, 3 gateways and a NATS with JetStream inside the block.
+async def chaos_mesh(logs: Path, layout: Layout, *, secure: bool = False) -> AsyncIterator[ChaosMesh]:
+    """Runs the processes of ``layout`` and a NATS with JetStream inside the block.
 
     With ``secure``, the mesh is that of `outrider up --secure`.
     """
-    plan, urls = _plan(logs, secure)
+    surroundings = Surroundings(logs)
+    plan, ports = _plan(logs, layout, secure)
+    surroundings.doors = ports
+    first, *others = plan.services
+    first = replace(first, environment={**first.environment, **surroundings.environment})
+    with surroundings.disk():
+        async with _running(replace(plan, services=[first, *others]), ports, surroundings) as mesh:
+            yield mesh
+
+
+@asynccontextmanager
+async def _running(plan: Plan, ports: list[int], surroundings: Surroundings) -> AsyncIterator[ChaosMesh]:
     broker = _broker(plan)
     await asyncio.to_thread(broker.start)
     deaths = DeathRecorder()
     supervisor = Supervisor(replace(plan, broker=replace(plan.broker, process=None)), deaths)
     try:
         await supervisor.start()
-        mesh = ChaosMesh(supervisor, plan, urls, broker, deaths)
+        urls = [f"{plan.scheme}://127.0.0.1:{port}" for port in ports]
+        mesh = ChaosMesh(supervisor, plan, urls, broker, deaths, surroundings)
         await mesh.ready()
         watch = asyncio.create_task(supervisor.run())
         try:
@@ -152,16 +184,15 @@ def _broker(plan: Plan) -> Broker:
     return broker
 
 
-def _plan(logs: Path, secure: bool) -> tuple[Plan, list[str]]:
-    plan = make_plan(UpOptions(host="127.0.0.1", port=0, counts=COUNTS, proposers=1, log_dir=logs, secure=secure))
+def _plan(logs: Path, layout: Layout, secure: bool) -> tuple[Plan, list[int]]:
+    """The plan, gateways first, and the gateways' ports of HTTP."""
+    options = UpOptions(host="127.0.0.1", port=0, counts=layout.counts, proposers=1, log_dir=logs, secure=secure)
+    plan = make_plan(options)
     first = next(spec for spec in plan.services if spec.kind == "gateway")
-    gateways, urls = [], []
-    for number in range(1, GATEWAYS + 1):
-        ports = (plan.port if number == 1 else hold_port()), hold_port()
-        gateways.append(_gateway_spec(first, number, *ports))
-        urls.append(f"{plan.scheme}://127.0.0.1:{ports[0]}")
+    ports = [plan.port, *(hold_port() for _ in range(1, layout.gateways))]
+    gateways = [_gateway_spec(first, number, port, hold_port()) for number, port in enumerate(ports, 1)]
     others = [spec for spec in plan.services if spec is not first]
-    return replace(plan, services=[*gateways, *others]), urls
+    return replace(plan, services=[*gateways, *others]), ports
 
 
 def _gateway_spec(spec: ProcessSpec, number: int, port: int, grpc_port: int) -> ProcessSpec:

@@ -38,12 +38,13 @@ class Answer:
         """Adds a chunk, which must begin where the last one of its choice ended."""
         assert "error" not in chunk or chunk["error"] is None, chunk
         for choice in chunk["choices"]:
-            index, detail = choice["index"], chunk["outrider"]
-            first = self._first.setdefault(index, detail["first_index"])
-            assert detail["first_index"] == first + len(self.tokens[index]), "a token is missing or repeated"
+            index, detail = choice["index"], chunk.get("outrider") or {}
             assert index not in self.finish, "a choice continued after its end"
-            self.tokens[index] += detail["tokens"]
-            self.texts[index] += choice["text"]
+            if detail.get("first_index") is not None:  # the first chunk of a chat has no tokens
+                first = self._first.setdefault(index, detail["first_index"])
+                assert detail["first_index"] == first + len(self.tokens[index]), "a token is missing or repeated"
+                self.tokens[index] += detail["tokens"]
+            self.texts[index] += _text(choice)
             for name, values in (choice.get("logprobs") or {}).items():
                 self.logprobs[index][name] += values
             if choice["finish_reason"] is not None:
@@ -51,6 +52,15 @@ class Answer:
         if usage := chunk.get("usage"):
             assert not self.usage, "the usage is repeated"
             self.usage = usage["prompt_tokens"], usage["completion_tokens"], usage["total_tokens"]
+
+
+def _text(choice: dict[str, Any]) -> str:
+    """What a chunk adds to a choice, with the arguments of calls."""
+    if choice.get("text") is not None:
+        return str(choice["text"])
+    delta = choice.get("delta") or {}
+    calls = [call["function"] for call in delta.get("tool_calls") or []]
+    return (delta.get("content") or "") + "".join(f"{each.get('name') or ''}{each.get('arguments')}" for each in calls)
 
 
 @dataclass(frozen=True)
@@ -111,7 +121,8 @@ class _ByHand:
             headers = {"last-event-id": self._last} if self._last else {}
             stream = http.stream("GET", f"{url}/v1/streams/{self._request}", headers=headers)
         else:
-            stream = http.stream("POST", f"{url}/v1/completions", json=self._question.body, headers=self._stay)
+            path = "chat/completions" if "messages" in self._question.body else "completions"
+            stream = http.stream("POST", f"{url}/v1/{path}", json=self._question.body, headers=self._stay)
         async with stream as response:
             if response.status_code == 200:
                 self._request = self._request or response.headers["x-request-id"]

@@ -2,8 +2,10 @@
 
 `make chaos` runs for CHAOS_MINUTES (2), with the seed CHAOS_SEED (a new one, printed) and faults of
 CHAOS_FAULTS: `single` kills one process at a time, `double` makes two faults at once, `rotation` makes all certificates
-and all seeds of the broker's users anew, `all` (the default) does all of it. CHAOS_SECURE=1 disturbs the mesh of
-`outrider up --secure`.
+and all seeds of the broker's users anew, `frozen` freezes the broker, or it and all verifiers, `surroundings` loses
+packets, sets a gateway's clock and fills the broker's disk where that can be done, `all` (the default) does all of it.
+CHAOS_LAYOUTS (`3x2`) has the numbers of gateways and verifiers of one mesh after another, which share the minutes.
+CHAOS_SECURE=1 disturbs the mesh of `outrider up --secure`.
 """
 
 from __future__ import annotations
@@ -24,13 +26,14 @@ from outrider.mesh.telemetry import configure_logs
 
 from tests.chaos.faults import KINDS, SINGLE, FaultMaker
 from tests.chaos.journeys import Journeys
-from tests.chaos.mesh import ChaosMesh, chaos_mesh
+from tests.chaos.mesh import USUAL, ChaosMesh, Layout, chaos_mesh
 from tests.chaos.questions import Question, questions
 from tests.chaos.readers import Answer, by_client, by_hand
 from tests.chaos.tally import Tally, show, tally
 
 QUESTIONS = 100
 MINUTES = float(os.environ.get("CHAOS_MINUTES", 2))
+LAYOUTS = os.environ.get("CHAOS_LAYOUTS", "3x2").split()
 
 
 class Pace(NamedTuple):
@@ -79,10 +82,17 @@ class Clients:
 
 
 async def _chaos(
-    logs: Path, requests: list[Question], seed: int, faults: Sequence[str], pace: Pace, *, secure: bool = False
+    logs: Path,
+    requests: list[Question],
+    seed: int,
+    faults: Sequence[str],
+    pace: Pace,
+    *,
+    layout: Layout = USUAL,
+    secure: bool = False,
 ) -> Tally:
     """Sends ``requests`` over and over while faults are made; no other process may die."""
-    async with chaos_mesh(logs, secure=secure) as mesh:
+    async with chaos_mesh(logs, layout, secure=secure) as mesh:
         began, clients = time.monotonic(), Clients(mesh, requests, pace)
         await clients.all(range(len(requests)))
         undisturbed, disturbed = tally(clients.journeys, [], began), time.monotonic()
@@ -120,14 +130,16 @@ async def test_no_stream_notices_a_few_deaths(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif("CHAOS_MINUTES" not in os.environ, reason="takes minutes: make chaos")
-@pytest.mark.timeout(60 * MINUTES + 900)
-async def test_no_stream_notices_that_processes_are_killed_all_the_time(tmp_path: Path) -> None:
+@pytest.mark.timeout(60 * MINUTES / len(LAYOUTS) + 900)
+@pytest.mark.parametrize("layout", LAYOUTS)
+async def test_no_stream_notices_that_processes_are_killed_all_the_time(tmp_path: Path, layout: str) -> None:
     configure_logs("error", "console")
     seed, faults = int(os.environ.get("CHAOS_SEED", random.randrange(1 << 32))), os.environ.get("CHAOS_FAULTS", "all")
     assert faults in KINDS, f"CHAOS_FAULTS is {faults}, and not one of {', '.join(KINDS)}"
     requests = questions(QUESTIONS, 100, 250)
-    pace = Pace(40, seconds=60 * MINUTES, every_s=2, faults=math.inf, hung_s=90)
+    pace = Pace(40, seconds=60 * MINUTES / len(LAYOUTS), every_s=2, faults=math.inf, hung_s=90)
     secure = os.environ.get("CHAOS_SECURE", "") not in ("", "0")
-    total = await _chaos(tmp_path, requests, seed, KINDS[faults], pace, secure=secure)
+    processes = Layout(*map(int, layout.split("x")))
+    total = await _chaos(tmp_path, requests, seed, KINDS[faults], pace, layout=processes, secure=secure)
     assert total.counts["identical"] == total.streams
     assert not total.wrong
