@@ -33,7 +33,7 @@ class ProcessEvents(Protocol):
         """``child`` ended by itself with exit code ``code``; it restarts in ``again_in_s`` seconds."""
 
     def report(self, line: str) -> None:
-        """``line`` says what a restart of all services did, or that a silent process is ended."""
+        """``line`` says what a restart of all services did, which processes are waited for, or which is ended."""
 
 
 class ProcessKeeper:

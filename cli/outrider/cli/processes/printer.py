@@ -41,7 +41,7 @@ class Printer:
         self._say(f"[yellow]![/] {child.spec.kind:<10} ended ({reason}); starting it again in {again_in_s:g} s")
 
     def report(self, line: str) -> None:
-        """Prints what a restart of all services did, or which process is ended."""
+        """Prints what a restart of all services did, which processes are waited for, or which is ended."""
         self._say(f"[blue]↻[/] {escape(line)}")
 
     def plan(self, plan: Plan) -> None:

@@ -13,7 +13,7 @@ from outrider.cli.processes.keeper import ProcessEvents, ProcessKeeper, StartErr
 from outrider.cli.processes.plan import Plan
 from outrider.cli.processes.restarts import STOP_ORDER, RollingRestart
 from outrider.cli.processes.secure import keep_fresh
-from outrider.cli.processes.silence import Silence
+from outrider.cli.processes.silence import Silence, tell_of_starts
 from outrider.mesh.access import BROKERS, DOORS
 from outrider.mesh.bus import Bus, find_login
 from outrider.mesh.errors import OutriderError
@@ -59,6 +59,7 @@ class Supervisor:
                 BusDirectory(self._plan.broker.credentials).door.write_text(self._plan.url)
         self._follow_certificates()
         self._services += [ProcessKeeper(spec, self._events) for spec in self._plan.services]
+        self._tasks.spawn(tell_of_starts(lambda: self._all_services, self._events), "slow starts")
         await self._unless_failed(self._join())
         await self._unless_failed(self._all_ready())
         await self._open_doors()
