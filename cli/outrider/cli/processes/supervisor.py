@@ -143,7 +143,7 @@ class Supervisor:
             if member.state == State.READY:
                 address = self._plan.address if member.kind == "gateway" else member.address
                 for keeper in self._all_services:
-                    keeper.note_ready(member.instance, address)
+                    keeper.note_ready(member.instance, address, member.status.get("metrics_port", 0))
 
     async def _unless_failed(self, work: Coroutine[Any, Any, Any]) -> None:
         """Awaits ``work``; raises `StartError` if a process fails for good before ``work`` is done."""
