@@ -21,6 +21,7 @@ from outrider.mesh.errors import ConfigError, OutriderError, Unavailable
 from outrider.mesh.heap import give_memory_back
 from outrider.mesh.probes import Probes
 from outrider.mesh.registry import Registry, State
+from outrider.mesh.registry.reach import Reach
 from outrider.mesh.rpc import Server, close_channels, new_socket, secure_channels
 from outrider.mesh.security import mesh_certificates, trust_of
 from outrider.mesh.security.contexts import ServerContext
@@ -62,6 +63,8 @@ class Lifecycle:
         self._started = False
         self._failed = False
         self.mesh = self._make_mesh()
+        called = [kind for kind in service.follows if kind != service.kind]  # gateways try verifiers for all
+        self._reach = Reach(self.mesh.registry, called, self.mesh.tasks)
         self._probes = self._make_probes()
 
     async def run(self) -> int:
@@ -134,7 +137,7 @@ class Lifecycle:
             asyncio.get_running_loop().add_signal_handler(number, self.ask_to_stop)
 
     def _status(self) -> dict[str, Any]:
-        own: dict[str, Any] = {"pid": os.getpid(), "metrics_port": self._probes.port}
+        own: dict[str, Any] = {"pid": os.getpid(), "metrics_port": self._probes.port} | self._reach.status
         if self.mesh.rpc.socket is not None:
             own["socket"] = str(self.mesh.rpc.socket)
         if self._settings.residency:
@@ -170,6 +173,7 @@ class Lifecycle:
         trust = trust_of(mesh.certificates)
         await mesh.bus.connect(self._settings.nats_url, mesh.instance, self._settings.nats_wait_s, login, trust)
         mesh.registry.address = advertised(self._settings, mesh.rpc.port)
+        self._reach.start()
         await mesh.registry.start()
 
     async def _read_erasures(self) -> Erasures:

@@ -18,6 +18,7 @@ from outrider.mesh.access import BROKERS, DOORS
 from outrider.mesh.bus import Bus, find_login
 from outrider.mesh.errors import OutriderError
 from outrider.mesh.registry import Member, Registry, State
+from outrider.mesh.registry.reach import UNREACHABLE, complaint
 from outrider.mesh.tasks import Tasks
 
 NATS_PATIENCE_S = 5.0
@@ -33,7 +34,7 @@ class Supervisor:
         self._bus = Bus(self._tasks)
         self._registry = Registry(self._bus, SUPERVISOR, f"{SUPERVISOR}-{id(self):x}", tasks=self._tasks)
         self._broker: ProcessKeeper | None = None
-        self._killed = False
+        self._killed = self._complained = False
         self._services: list[ProcessKeeper] = []
         self._restart = RollingRestart(self._services, plan.patience_s, events)
         self._restart_asked = asyncio.Event()
@@ -139,11 +140,22 @@ class Supervisor:
             self._broker.note_ready(self._broker.child.instance, self._plan.broker.url.partition("://")[2])
 
     def _note_members(self, members: list[Member]) -> None:
+        self._note_reach(members)
         for member in members:
             if member.state == State.READY:
                 address = self._plan.address if member.kind == "gateway" else member.address
                 for keeper in self._all_services:
                     keeper.note_ready(member.instance, address, member.status.get("metrics_port", 0))
+
+    def _note_reach(self, members: list[Member]) -> None:
+        """Tells once if one of ``members``, at another place, cannot connect to a service of this one."""
+        if self._complained or not any(UNREACHABLE in member.status for member in members):
+            return
+        own = {keeper.child.instance for keeper in self._all_services if keeper.child}
+        known = [member for kind in STOP_ORDER for member in self._registry.members(kind) if member.instance in own]
+        if sentence := complaint(members, known):
+            self._complained = True
+            self._events.report(sentence)
 
     async def _unless_failed(self, work: Coroutine[Any, Any, Any]) -> None:
         """Awaits ``work``; raises `StartError` if a process fails for good before ``work`` is done."""
