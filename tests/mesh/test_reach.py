@@ -11,7 +11,7 @@ from outrider.mesh.addresses import hold_port
 from outrider.mesh.bus import Bus
 from outrider.mesh.registry import Registry, State
 from outrider.mesh.registry.reach import Reach, complaint, place
-from outrider.mesh.rpc import Server, close_channels
+from outrider.mesh.rpc import Server
 from outrider.mesh.tasks import Tasks
 
 from tests.waiting import eventually
@@ -42,7 +42,6 @@ async def join(shared_nats: str) -> AsyncIterator[Callable[..., Any]]:
             return registry, reach
 
         yield start
-    await close_channels()
 
 
 def _lost(reach: Reach) -> list[str]:
@@ -71,6 +70,13 @@ async def test_a_member_is_lost_until_it_answers_where_it_announces(join) -> Non
     await server.start()
     await eventually(lambda: not _lost(reach))
     await server.stop(0)
+
+
+@pytest.mark.parametrize("address", ["nonsense", "a..b:1", "[127.0.0.1:1", f"{ANY}:99999"])
+async def test_a_member_that_announces_no_address_is_lost_and_ends_nobody(join, address: str) -> None:
+    await join("verifier", "reach-odd", ELSEWHERE, address)
+    _, reach = await join("gateway", "f", HERE)
+    await eventually(lambda: _lost(reach) == ["reach-odd"])
 
 
 async def test_a_member_that_leaves_is_not_lost(join) -> None:

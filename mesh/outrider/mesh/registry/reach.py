@@ -20,7 +20,6 @@ from typing import Any
 from outrider.mesh.addresses import split
 from outrider.mesh.registry.members import Member, Members
 from outrider.mesh.registry.registry import Registry
-from outrider.mesh.rpc import channel
 from outrider.mesh.tasks import Tasks, within
 from outrider.mesh.telemetry import get_logger
 
@@ -29,6 +28,7 @@ PLACE, UNREACHABLE = "place", "unreachable"
 CONNECT_S = 2.5
 """Seconds that a connection may take: more than the silence after which a dead member is none."""
 AGAIN_S = 10.0
+_RETRY_S = 0.5
 _BOOT, _NETWORK = Path("/proc/sys/kernel/random/boot_id"), "/proc/self/ns/net"
 _log = get_logger("registry")
 
@@ -99,10 +99,20 @@ async def _connects(member: Member) -> bool:
     if _is_loopback(member.address):
         return False
     try:
-        await within(CONNECT_S, channel(member.address, member.kind).channel_ready())
-    except TimeoutError:
+        await within(CONNECT_S, _connect(*split(member.address)))
+    except (TimeoutError, ValueError, OverflowError):  # too late, or no address
         return False
     return True
+
+
+async def _connect(host: str, port: int) -> None:
+    """Connects and leaves again; tries for ever. A connection of gRPC would stay, even if nobody calls the member."""
+    while True:
+        with suppress(OSError):
+            _, writer = await asyncio.open_connection(host, port)
+            writer.close()
+            return
+        await asyncio.sleep(_RETRY_S)
 
 
 def _advice(address: str) -> str:
@@ -112,7 +122,7 @@ def _advice(address: str) -> str:
 
 
 def _is_loopback(address: str) -> bool:
-    host, _ = split(address)
+    host = address.rpartition(":")[0].strip("[]")
     with suppress(ValueError):
         return ipaddress.ip_address(host).is_loopback
     return host == "localhost"
