@@ -1,4 +1,4 @@
-"""A client's schema, the places in it, and what makes it malformed."""
+"""A client's schema, and the places in it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from functools import cached_property
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urldefrag, urljoin
 
-_DATA = {"const", "default", "enum", "example", "examples"}
+_DATA = {"const", "default", "enum", "examples"}
 """Keywords whose values hold no schemas."""
 
 
 class MalformedSchema(Exception):
-    """A schema that is none; ``pointer`` is a JSON pointer to the keyword, ``why`` follows it in the message."""
+    """A schema that is none; ``pointer`` is the JSON pointer to the place, and ``why`` follows it in a message."""
 
     def __init__(self, pointer: str, why: str) -> None:
         super().__init__(f"{pointer} {why}")
@@ -29,13 +29,16 @@ class Place(NamedTuple):
         """The place behind ``steps``, names and indices."""
         schema, pointer = self
         for step in steps:
-            schema, pointer = schema[step], f"{pointer}/{_escaped(step)}"
+            schema, pointer = schema[step], self.below(step, pointer)
         return Place(schema, pointer)
 
+    def below(self, step: str | int, pointer: str | None = None) -> str:
+        """The pointer to what is behind ``step``."""
+        return f"{self.pointer if pointer is None else pointer}/{str(step).replace('~', '~0').replace('/', '~1')}"
+
     def each(self, keyword: str) -> Iterator[Place]:
-        """The places of the schemas that a keyword lists; none if the keyword is absent."""
-        values = self.schema.get(keyword, ())
-        return (self.at(keyword, step) for step in (values if isinstance(values, dict) else range(len(values))))
+        """The places of the schemas that ``keyword`` lists; none without the keyword."""
+        return (self.at(keyword, index) for index in range(len(self.schema.get(keyword, ()))))
 
 
 class Document:
@@ -43,6 +46,8 @@ class Document:
 
     def __init__(self, schema: Any) -> None:
         self.root = Place(schema, "")
+        self._bases: dict[str, str] = {}
+        self._pointers: dict[str, str] = {}
 
     @cached_property
     def old(self) -> bool:
@@ -50,79 +55,48 @@ class Document:
         return isinstance(self.root.schema, dict) and "draft-0" in str(self.root.schema.get("$schema", ""))
 
     def target(self, place: Place) -> Place:
-        """The place that the ``$ref`` at ``place`` names; `MalformedSchema` if there is none."""
-        pointer, ref = f"{place.pointer}/$ref", place.schema["$ref"]
+        """The place that the ``$ref`` at ``place`` names; raises `MalformedSchema` if there is none."""
+        ref = place.schema["$ref"]
         try:
-            address, fragment = urldefrag(urljoin(self._base(place.pointer), ref))
-            fragment = unquote(fragment)
-            inside = fragment == "" or fragment.startswith("/")
-            found = self._find(self._named[address] + fragment if inside else self._named[f"{address}#{fragment}"])
+            return self._find(place.pointer, ref)
         except (LookupError, ValueError, TypeError):
-            found = None
-        if found is None or not isinstance(found.schema, dict | bool):
-            raise MalformedSchema(pointer, f"must name a schema inside this one, not {str(ref)[:200]}")
-        return found
+            why = f"must name a schema inside this one, not {ref[:200]}"
+            raise MalformedSchema(place.below("$ref"), why) from None
 
-    def _find(self, pointer: str) -> Place:
-        place = self.root
-        for step in pointer.split("/")[1:]:
-            name = step.replace("~1", "/").replace("~0", "~")
-            place = place.at(int(name) if isinstance(place.schema, list) else name)
-        return place
-
-    def _base(self, pointer: str) -> str:
+    def _find(self, pointer: str, ref: str) -> Place:
+        if not self._bases:
+            self._address(self.root, "")
         while pointer not in self._bases:
             pointer = pointer.rpartition("/")[0]
-        return self._bases[pointer]
+        base = self._bases[pointer]
+        address, fragment = urldefrag(base + ref if ref.startswith("#") else urljoin(base, ref))
+        if fragment and not fragment.startswith("/"):
+            address, fragment = f"{address}#{fragment}", ""
+        place = self.root
+        for step in (self._pointers[address] + unquote(fragment)).split("/")[1:]:
+            name = step.replace("~1", "/").replace("~0", "~")
+            place = place.at(int(name) if isinstance(place.schema, list) else name)
+        if not isinstance(place.schema, dict | bool):
+            raise LookupError
+        return place
 
-    @cached_property
-    def _bases(self) -> dict[str, str]:
-        """The addresses of the schemas with an ``$id``, by pointer."""
-        bases = {"": ""}
-        for place, base in _identified(self.root, ""):
-            bases[place.pointer] = base
-        return bases
-
-    @cached_property
-    def _named(self) -> dict[str, str]:
-        """The pointers of the schemas that have an address."""
-        named = {"": ""}
-        for place, base in _identified(self.root, ""):
-            named[base] = place.pointer
-        for place in _dicts(self.root):
+    def _address(self, place: Place, base: str) -> None:
+        """Notes the addresses of the schemas at ``place`` and behind it."""
+        schema = place.schema
+        if isinstance(schema, dict):
+            identity = schema.get("$id")
+            if isinstance(identity, str) and not identity.startswith("#"):
+                base = urldefrag(urljoin(base, identity)).url
+            elif isinstance(identity, str):  # a name for the place, in draft 7
+                self._pointers.setdefault(base + identity, place.pointer)
+            if base not in self._pointers or not place.pointer:
+                self._pointers.setdefault(base, place.pointer)
+                self._bases[place.pointer] = base
             for keyword in ("$anchor", "$dynamicAnchor"):
-                if isinstance(anchor := place.schema.get(keyword), str):
-                    named[f"{self._base(place.pointer)}#{anchor}"] = place.pointer
-        return named
-
-
-def _identified(place: Place, base: str) -> Iterator[tuple[Place, str]]:
-    """The places with an ``$id``, each with its address."""
-    bases = {"": base}
-    for inside in _dicts(place):
-        identity = inside.schema.get("$id")
-        if not isinstance(identity, str):
-            continue
-        around = inside.pointer
-        while around not in bases:
-            around = around.rpartition("/")[0]
-        address = urljoin(bases[around], identity)
-        if not identity.startswith("#"):
-            address = urldefrag(address).url
-            bases[inside.pointer] = address
-        yield inside, address
-
-
-def _dicts(place: Place) -> Iterator[Place]:
-    if isinstance(place.schema, dict):
-        yield place
-        for name in place.schema:
-            if name not in _DATA:
-                yield from _dicts(place.at(name))
-    elif isinstance(place.schema, list):
-        for index in range(len(place.schema)):
-            yield from _dicts(place.at(index))
-
-
-def _escaped(step: str | int) -> str:
-    return str(step).replace("~", "~0").replace("/", "~1")
+                if isinstance(anchor := schema.get(keyword), str):
+                    self._pointers.setdefault(f"{base}#{anchor}", place.pointer)
+        inside = (
+            schema.keys() - _DATA if isinstance(schema, dict) else range(len(schema) if isinstance(schema, list) else 0)
+        )
+        for step in inside:
+            self._address(place.at(step), base)

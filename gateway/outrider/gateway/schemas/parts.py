@@ -6,9 +6,6 @@ from collections.abc import Iterable, Iterator
 from math import prod
 from typing import Any
 
-MOST_ALTERNATIVES = 64
-"""Alternatives of one value that a rewriting may come to: the compiler multiplies those that hold together."""
-
 
 def all_of(schemas: Iterable[Any]) -> Any:
     """The schema of values that fit all of ``schemas``."""
@@ -19,7 +16,7 @@ def all_of(schemas: Iterable[Any]) -> Any:
 
 
 def any_of(schemas: Iterable[Any]) -> Any:
-    """The schema of values that fit one of ``schemas`` or several."""
+    """The schema of values that fit at least one of ``schemas``."""
     parts = [each for each in schemas if each is not False]
     if any(each in (True, {}) for each in parts):
         return True
@@ -27,16 +24,16 @@ def any_of(schemas: Iterable[Any]) -> Any:
 
 
 def alternatives(schema: Any) -> int:
-    """The alternatives of a value of ``schema`` once the compiler has multiplied them."""
+    """The alternatives of one value of ``schema`` after the compiler has multiplied those that hold together."""
     if not isinstance(schema, dict):
         return 1
     own = sum(map(alternatives, schema["anyOf"])) if "anyOf" in schema else 1
     return own * prod(map(alternatives, schema.get("allOf", ())))
 
 
-def inner(schema: Any) -> Iterator[dict[str, Any]]:
-    """``schema`` and the schemas in it for the same value."""
+def references(schema: Any) -> Iterator[str]:
+    """The references in ``schema`` for the same value."""
     if isinstance(schema, dict):
-        yield schema
+        yield from [schema["$ref"]] if "$ref" in schema else []
         for each in [*schema.get("allOf", ()), *schema.get("anyOf", ())]:
-            yield from inner(each)
+            yield from references(each)

@@ -1,20 +1,26 @@
-"""JSON values as JSON Schema compares them, and the numbers that the compiler writes and compares exactly."""
+"""JSON values as JSON Schema compares them, and the numbers that the compiler takes as they are."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from typing import Any
 
 TYPES = ("null", "boolean", "number", "string", "array", "object")
 """The types of values; ``integer`` is a part of ``number``."""
 _LARGEST, _SMALLEST = 2**53, 1e-6
-_KINDS: dict[type, str] = {bool: "boolean", int: "number", float: "number", str: "string", list: "array", dict: "object"}
+_TYPES: dict[type, str] = {
+    bool: "boolean",
+    int: "number",
+    float: "number",
+    str: "string",
+    list: "array",
+    dict: "object",
+}
 
 
 def type_of(value: Any) -> str:
     """The type of a JSON value, one of `TYPES`."""
-    return _KINDS.get(type(value), "null")
+    return _TYPES.get(type(value), "null")
 
 
 def plain(value: Any) -> Any:
@@ -32,14 +38,7 @@ def key(value: Any) -> str:
 
 
 def exact(value: Any) -> bool:
-    """Whether the compiler takes the numbers in ``value`` as they are: it computes with doubles."""
+    """Whether the compiler, which computes with doubles, takes the numbers in ``value`` as they are."""
     if isinstance(value, list | dict):
         return all(map(exact, value.values() if isinstance(value, dict) else value))
-    if type_of(value) != "number" or value == 0:
-        return True
-    return abs(value) <= _LARGEST and (abs(value) >= _SMALLEST)
-
-
-def named_types(value: str | Iterable[str]) -> set[str]:
-    """The names in the keyword ``type``."""
-    return {value} if isinstance(value, str) else set(value)
+    return type_of(value) != "number" or value == 0 or _SMALLEST <= abs(value) <= _LARGEST

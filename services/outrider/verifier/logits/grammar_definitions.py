@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from outrider.wire.grammars import is_lark
+
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
     from llguidance._lib import JsonCompileOptions
@@ -48,6 +50,7 @@ def definition(kind: str, text: str) -> str:
     ``kind`` is ``json_schema``, ``regex``, ``context_free`` or ``choice``; the text of a choice is a JSON array.
     """
     from llguidance import LLMatcher, grammar_from
+    from llguidance.gbnf_to_lark import gbnf_to_lark
 
     if kind == "json_schema":
         options: JsonCompileOptions = {"whitespace_pattern": _BLANKS}
@@ -59,7 +62,7 @@ def definition(kind: str, text: str) -> str:
             case "choice":
                 return grammar_from("choice", text)
             case _:
-                return grammar_from("grammar", text)
+                return grammar_from("lark", text if is_lark(text) else gbnf_to_lark(text))
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
