@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_LARK = re.compile(r"(?m)^\s*(%llguidance\b|[!?]*start(\.-?\d+)?\s*(\{[^}\n]*\}\s*)?:(?!:=))")
+_LARK = re.compile(r"(?m)^\s*(%llguidance\b|[!?]*start\s*(\[[^\]\n]*\]\s*)?:(?!:=))")
 
 
 def is_lark(grammar: str) -> bool:

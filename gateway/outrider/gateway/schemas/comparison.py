@@ -41,6 +41,7 @@ class Comparison:
     def __init__(self, document: Document) -> None:
         self._document = document
         self._left = _MOST_STEPS
+        self._known: dict[int, dict[str, Any]] = {}
 
     def values(self, place: Place) -> list[Any] | None:
         """All values of the schema at ``place``, if it lists them and says nothing else; else None."""
@@ -68,7 +69,9 @@ class Comparison:
         self._left -= 1
         if self._left < 0 or deeper < 0 or place.schema is True:
             raise _Unknown
-        return said(place)
+        if (says := self._known.get(id(place.schema))) is None:
+            says = self._known[id(place.schema)] = said(place)
+        return says
 
     def _values(self, place: Place, deeper: int) -> list[Any]:
         if place.schema is False:
@@ -79,9 +82,10 @@ class Comparison:
         if says.keys() == {"anyOf"}:
             return [value for each in place.each("anyOf") for value in self._values(each, deeper - 1)]
         if says.keys() <= {"type", "enum", "const"} and (listed := _listed(says)) is not None:
-            return [value for value in listed if _kind(value) in _kinds(says)]
-        if says.keys() == {"type"} and _kinds(says) <= {"null", "boolean"}:
-            return [value for value in (None, False, True) if type_of(value) in _kinds(says)]
+            kinds = kinds_of(says)
+            return [value for value in listed if _kind(value) in kinds]
+        if says.keys() == {"type"} and kinds_of(says) <= {"null", "boolean"}:
+            return [value for value in (None, False, True) if type_of(value) in kinds_of(says)]
         raise _Unknown
 
     def _parts(self, place: Place, deeper: int) -> Iterator[_Part]:
@@ -101,7 +105,7 @@ class Comparison:
             return True
         sides = [[*self._parts(place, deeper)] for place in (one, two)]
         spoken = [says for side in sides for _, says in side]
-        kinds = _KINDS.intersection(*map(_kinds, spoken))
+        kinds = _KINDS.intersection(*map(kinds_of, spoken))
         lists = [set(map(key, listed)) for says in spoken if (listed := _listed(says)) is not None]
         if not kinds or (lists and not set.intersection(*lists)):
             return True
@@ -127,7 +131,7 @@ class Comparison:
     def _opposite(self, place: Place, keyword: str, value: Any, deeper: int) -> Any:
         """The schema of all values that do not fit one keyword."""
         match keyword:
-            case "type" if _kinds({"type": value}) & {"integer", "fraction"} != {"integer"}:
+            case "type" if kinds_of({"type": value}) & {"integer", "fraction"} != {"integer"}:
                 return {"type": [kind for kind in TYPES if kind != value and kind not in value]}
             case "const" | "enum" if exact(value):
                 values = [plain(each) for each in (value if keyword == "enum" else [value])]
@@ -162,7 +166,7 @@ def _listed(says: dict[str, Any]) -> list[Any] | None:
     return [value for value in says["enum"] if "const" not in says or key(value) == key(says["const"])]
 
 
-def _kinds(says: dict[str, Any]) -> set[str]:
+def kinds_of(says: dict[str, Any]) -> set[str]:
     """The types of values by ``type``, ``enum`` and ``const``; a number is an integer or a fraction."""
     names = says.get("type", _KINDS)
     kinds = {names} if isinstance(names, str) else set(names)

@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from outrider.gateway.schemas import arrays, objects
-from outrider.gateway.schemas.comparison import Comparison
+from outrider.gateway.schemas.comparison import Comparison, kinds_of
 from outrider.gateway.schemas.document import Document, MalformedSchema, Place
 from outrider.gateway.schemas.keywords import said
 from outrider.gateway.schemas.parts import all_of, alternatives, any_of, references
@@ -50,6 +50,7 @@ class Rewriter:
             place = self._waiting.pop()
             self._definition = self._names[place.pointer]
             definitions[self._definition.rpartition("/")[2]] = self.schema(place)
+        _require_ends(definitions)
         return {"$defs": definitions, **rewritten} if definitions and isinstance(rewritten, dict) else rewritten
 
     def ignore(self, place: Place, *keywords: str) -> None:
@@ -120,7 +121,7 @@ class Rewriter:
                 value = says.get(keyword[len("exclusive") :].lower())
             if keyword not in says or (value is None and keyword in _BOUNDS):
                 continue
-            if exact(value):
+            if exact(value) and kinds_of(says):
                 kept[keyword] = plain(value)
             else:
                 self.ignore(place, keyword)
@@ -191,6 +192,19 @@ class Rewriter:
     def _unknown(self, place: Place, says: dict[str, Any], scope: Scope) -> Any:
         self.ignore(place, *({"$dynamicRef", "$recursiveRef"} & says.keys()))
         return True
+
+
+def _require_ends(definitions: dict[str, Any]) -> None:
+    """Raises `MalformedSchema` for definitions that name each other and say nothing else."""
+    ended = set[str]()
+    for name in definitions:
+        trail: dict[str, None] = {}
+        while name not in ended and isinstance(schema := definitions[name], dict) and schema.keys() == {"$ref"}:
+            if name in trail:
+                raise MalformedSchema("", "has a $ref that leads back to itself, and to nothing else")
+            trail[name] = None
+            name = schema["$ref"].rpartition("/")[2]
+        ended.update(trail)
 
 
 _IN_PLACE = {
