@@ -105,6 +105,7 @@ def test_what_can_be_compiled_is_enforced(schema: dict[str, Any], allowed: list[
         ({"const": 2**60}, ["/const"]),
         ({"$ref": "#/$defs/a", "$defs": {"a": {"items": {"$dynamicRef": "#b"}}}}, ["/$defs/a/items/$dynamicRef"]),
         ({"required": True}, ["/required"]),
+        ({"items": {"$ref": "http://json-schema.org/draft-07/schema#"}}, ["/items/$ref"]),
     ],
 )
 def test_what_cannot_be_is_named(schema: dict[str, Any], ignored: list[str]) -> None:
@@ -138,7 +139,7 @@ def test_what_says_nothing_is_nothing(nothing: dict[str, Any]) -> None:
         ({"properties": {"a": {"type": 5}}}, "/properties/a/type"),
         ({"properties": []}, "/properties"),
         ({"items": {"$ref": "#/nowhere"}}, "/items/$ref"),
-        ({"$ref": "https://example.com/schema"}, "/$ref"),
+        ({"$id": "https://example.com/a", "$ref": "a#/nowhere"}, "/$ref"),
         ({"anyOf": []}, "/anyOf"),
         ({"allOf": [{}, {"minLength": -1}]}, "/allOf/1/minLength"),
         ({"pattern": "("}, "/pattern"),

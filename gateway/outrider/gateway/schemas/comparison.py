@@ -73,12 +73,18 @@ class Comparison:
             says = self._known[id(place.schema)] = said(place)
         return says
 
+    def _target(self, place: Place) -> Place:
+        target = self._document.target(place)
+        if target is None:
+            raise _Unknown
+        return target
+
     def _values(self, place: Place, deeper: int) -> list[Any]:
         if place.schema is False:
             return []
         says = self._said(place, deeper)
         if says.keys() == {"$ref"}:
-            return self._values(self._document.target(place), deeper - 1)
+            return self._values(self._target(place), deeper - 1)
         if says.keys() == {"anyOf"}:
             return [value for each in place.each("anyOf") for value in self._values(each, deeper - 1)]
         if says.keys() <= {"type", "enum", "const"} and (listed := _listed(says)) is not None:
@@ -95,7 +101,7 @@ class Comparison:
         says = self._said(place, deeper)
         yield place, says
         if "$ref" in says:
-            yield from self._parts(self._document.target(place), deeper - 1)
+            yield from self._parts(self._target(place), deeper - 1)
         for each in place.each("allOf") if "allOf" in says else ():
             yield from self._parts(each, deeper - 1)
 
@@ -152,7 +158,7 @@ class Comparison:
             case "anyOf":
                 return all_of([self._negation(each, deeper) for each in place.each(keyword)])
             case "$ref":
-                return self._negation(self._document.target(place), deeper)
+                return self._negation(self._target(place), deeper)
         if keyword in _OPPOSITES and type_of(value) == "number" and exact(value):
             kind, opposite, step = _OPPOSITES[keyword]
             return {"type": kind, opposite: plain(value) + step} if plain(value) + step >= 0 or not step else False

@@ -54,8 +54,11 @@ class Document:
         """Whether the schema is of a draft in which nothing applies beside ``$ref``."""
         return isinstance(self.root.schema, dict) and "draft-0" in str(self.root.schema.get("$schema", ""))
 
-    def target(self, place: Place) -> Place:
-        """The place that the ``$ref`` at ``place`` names; raises `MalformedSchema` if there is none."""
+    def target(self, place: Place) -> Place | None:
+        """The place that the ``$ref`` at ``place`` names; None if it is in another document, which nobody fetches.
+
+        Raises `MalformedSchema` if it would be in this document, and is not.
+        """
         ref = place.schema["$ref"]
         try:
             return self._find(place.pointer, ref)
@@ -63,13 +66,15 @@ class Document:
             why = f"must name a schema inside this one, not {ref[:200]}"
             raise MalformedSchema(place.below("$ref"), why) from None
 
-    def _find(self, pointer: str, ref: str) -> Place:
+    def _find(self, pointer: str, ref: str) -> Place | None:
         if not self._bases:
             self._address(self.root, "")
         while pointer not in self._bases:
             pointer = pointer.rpartition("/")[0]
         base = self._bases[pointer]
         address, fragment = urldefrag(base + ref if ref.startswith("#") else urljoin(base, ref))
+        if address not in self._pointers and not ref.startswith("#"):
+            return None
         if fragment and not fragment.startswith("/"):
             address, fragment = f"{address}#{fragment}", ""
         place = self.root

@@ -138,6 +138,9 @@ class Rewriter:
 
     def _reference(self, place: Place, says: dict[str, Any], scope: Scope) -> Any:
         target = self._document.target(place)
+        if target is None:
+            self.ignore(place, "$ref")
+            return True
         if isinstance(target.schema, bool):
             return target.schema
         if target.pointer not in self._names:
