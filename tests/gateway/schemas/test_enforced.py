@@ -85,6 +85,7 @@ _TAGGED = [{"properties": {"kind": {"const": kind}, "a": {"type": "array"}}, "re
             [[1]],
             [[1, 1]],
         ),
+        ({"items": [{"const": 1}], "unevaluatedItems": False}, [[1], []], [[1, 1], [2]]),
         ({"type": "string", "pattern": r"^[\w-.]\d$"}, ["a1", "-1"], ["é1", "a٣"]),
     ],
 )
@@ -103,6 +104,8 @@ def test_what_can_be_compiled_is_enforced(schema: dict[str, Any], allowed: list[
         ({"type": "string", "pattern": r"^(?!\.)[a-z.]+$"}, ["/pattern"]),
         ({"not": {"pattern": "a"}}, ["/not"]),
         ({"const": 2**60}, ["/const"]),
+        ({"type": "number", "exclusiveMinimum": 0, "maximum": 0.5}, ["/exclusiveMinimum"]),
+        ({"type": "number", "multipleOf": 0.235}, ["/multipleOf"]),
         ({"$ref": "#/$defs/a", "$defs": {"a": {"items": {"$dynamicRef": "#b"}}}}, ["/$defs/a/items/$dynamicRef"]),
         ({"required": True}, ["/required"]),
         ({"items": {"$ref": "http://json-schema.org/draft-07/schema#"}}, ["/items/$ref"]),

@@ -7,7 +7,7 @@ from typing import Any
 
 TYPES = ("null", "boolean", "number", "string", "array", "object")
 """The types of values; ``integer`` is a part of ``number``."""
-_LARGEST, _SMALLEST = 2**53, 1e-6
+_LARGEST, _SMALLEST = 2**53 - 1, 1e-6
 _TYPES: dict[type, str] = {
     bool: "boolean",
     int: "number",
