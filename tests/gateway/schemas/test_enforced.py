@@ -79,6 +79,8 @@ _TAGGED = [{"properties": {"kind": {"const": kind}, "a": {"type": "array"}}, "re
         ({"propertyNames": {"pattern": "^[A-Z]+$"}} | _OBJECT, [{"A": 1}, {}], [{"a": 1}]),
         ({"propertyNames": {"enum": ["a", "b"]}} | _OBJECT, [{"a": 1}, {}], [{"c": 1}]),
         ({"properties": {"a": {}, "b": {}}, "minProperties": 1} | _OBJECT, [{"b": 1}, {"z": 1}], [{}]),
+        ({"oneOf": [{"type": "null"}, {"type": "object", "minProperties": 1}]}, [None, {"a": 1}], [{}]),
+        ({"anyOf": [{"type": "boolean", "const": "auto"}, {"type": "null"}]}, [None], [True, "auto"]),
         ({"dependentRequired": {"a": ["b"]}}, [{"a": 1, "b": 1}, {"b": 1}, 1], [{"a": 1}]),
         (
             {"$schema": "http://json-schema.org/draft-07/schema#", "items": [{"const": 1}], "additionalItems": False},

@@ -162,7 +162,9 @@ class Comparison:
                 return self._negation(self._target(place), deeper)
         if keyword in _OPPOSITES and type_of(value) == "number" and exact(value):
             kind, opposite, step = _OPPOSITES[keyword]
-            return {"type": kind, opposite: plain(value) + step} if plain(value) + step >= 0 or not step else False
+            bounds = {opposite: plain(value) + step}
+            if tellable(bounds):
+                return {"type": kind} | bounds if plain(value) + step >= 0 or not step else False
         raise _Unknown
 
 

@@ -14,6 +14,8 @@ IN_PLACE = frozenset(
     {"$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "not", "if", "dependentSchemas", "dependencies"}
 )
 """Keywords with schemas for the same value."""
+NAMING = frozenset({"properties", "patternProperties", "propertyNames", "dependentRequired"})
+"""Keywords that name properties."""
 
 _Form = tuple[Callable[[Any], bool], str]
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from outrider.gateway.schemas.document import Place
-from outrider.gateway.schemas.values import exact, plain
+from outrider.gateway.schemas.values import LARGEST, exact, plain
 
 if TYPE_CHECKING:
     from outrider.gateway.schemas.rewriting import Rewriter
@@ -43,10 +43,14 @@ def base(rewriter: Rewriter, place: Place, says: dict[str, Any]) -> dict[str, An
 
 
 def tellable(bounds: dict[str, Any]) -> bool:
-    """Whether the compiler keeps to exclusive ``bounds``; it takes 0 for a number between 0 and 0.5."""
+    """Whether the compiler keeps to exclusive ``bounds``.
+
+    It takes 0 for a number between 0 and 0.5, and computes the number beside a whole one.
+    """
     least, most = ([bounds[each] for each in side[:2] if each in bounds] for side in _SIDES)
-    exclusive = any(isinstance(bounds.get(side[1]), int) for side in _SIDES)
-    return not (exclusive and least and most and 0 < min(most) - max(least) < 1)
+    whole = [bounds[side[1]] for side in _SIDES if isinstance(bounds.get(side[1]), int)]
+    close = bool(whole and least and most) and 0 < min(most) - max(least) < 1
+    return not close and all(abs(bound) < LARGEST for bound in whole)
 
 
 def values_between(values: list[Any]) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from typing import Any
 from outrider.gateway.schemas import arrays, numbers, objects
 from outrider.gateway.schemas.comparison import Comparison, kinds_of
 from outrider.gateway.schemas.document import Document, MalformedSchema, Place
-from outrider.gateway.schemas.keywords import said
+from outrider.gateway.schemas.keywords import IN_PLACE, NAMING, said
 from outrider.gateway.schemas.parts import all_of, alternatives, any_of, references
 from outrider.gateway.schemas.patterns import translated
 from outrider.gateway.schemas.scope import Scope
@@ -60,6 +60,7 @@ class Rewriter:
         says, scope = said(place), scope or Scope()
         if "$ref" in says and self._document.old:
             says = {"$ref": says["$ref"]}
+        scope.crowded = len(IN_PLACE & says.keys()) > 1 or not says.keys().isdisjoint(NAMING)
         parts: dict[str, Any] = {"": self._base(place, says, scope)}
         for keyword in says:
             if (rewrite := _IN_PLACE.get(keyword)) is not None:
@@ -112,7 +113,7 @@ class Rewriter:
     def _base(self, place: Place, says: dict[str, Any], scope: Scope) -> dict[str, Any]:
         kept: dict[str, Any] = {keyword: says[keyword] for keyword in ("type", "format") if keyword in says}
         for keyword in {"enum", "const"} & says.keys():
-            if exact(says[keyword]) and kinds_of(says):
+            if exact(says[keyword]) and (scope.branch or kinds_of(says)):
                 kept[keyword] = plain(says[keyword])
             else:
                 self.ignore(place, keyword)
@@ -139,14 +140,14 @@ class Rewriter:
         return all_of([self.schema(each, scope) for each in place.each("allOf")])
 
     def _some(self, place: Place, says: dict[str, Any], scope: Scope) -> Any:
-        schema = any_of([self.schema(each, scope.fork()) for each in place.each("anyOf")])
+        schema = any_of([self.schema(each, scope.fork(beside=False)) for each in place.each("anyOf")])
         scope.ways *= alternatives(schema)
         return schema
 
     def _one(self, place: Place, says: dict[str, Any], scope: Scope) -> Any:
         """Of branches that may overlap, each with the negations of the others."""
         branches = [*place.each("oneOf")]
-        written = [self.schema(each, scope.fork()) for each in branches]
+        written = [self.schema(each, scope.fork(beside=False)) for each in branches]
         overlaps = self.comparison.overlaps(branches)
         if overlaps is not None:
             negations = {each: self.comparison.negation(branches[each]) for pair in overlaps for each in pair}
