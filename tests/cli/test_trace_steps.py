@@ -19,6 +19,8 @@ from tests.waiting import eventually
 
 CLI = [sys.executable, "-c", "from outrider.cli.main import main; main()"]
 TOKENS = 100
+LONG = ("--temperature", "1", "--seed", "4")
+"""A draw whose answer does not end before `FEW` tokens."""
 
 
 def outrider(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -50,8 +52,8 @@ async def test_trees_that_come_while_the_target_stands_still_are_drawn_as_offers
         mesh.wait_ready()
         options = ("trace-steps", "def f(", "--url", mesh.url, "--events", str(events), "--out", str(picture))
         with mesh.latch.at(FEW):
-            asking = asyncio.create_task(asyncio.to_thread(outrider, *options, "--max-tokens", "200"))
-            await eventually(lambda: any(isinstance(event, TreeOffer) for event in read_events([events])), 240)
+            asking = asyncio.create_task(asyncio.to_thread(outrider, *options, "--max-tokens", "200", *LONG))
+            await eventually(lambda: any(isinstance(event, TreeOffer) for event in read_events([events])))
         done = await asking
     assert done.returncode == 0, done.stderr
     drawn = re.search(r"request ([0-9a-f]{32}):", picture.read_text())
