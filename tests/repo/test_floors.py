@@ -58,6 +58,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "identity",
         "abuse",
         "admission",
+        "schemas",
         "requests",
         "tool_calls",
         "filters",

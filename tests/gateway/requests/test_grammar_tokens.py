@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from llguidance import LLMatcher, LLTokenizer, grammar_from
+from llguidance import LLMatcher, LLTokenizer
 from outrider.gateway.requests.grammar_tokens import named_token
+from outrider.verifier.logits.grammar_definitions import definition, make_matcher
 
 from tests.models.text.makers import SPECIAL, byte_level
 
@@ -19,6 +20,8 @@ NAMING = {
     "behind an escaped quote": f'start: "\\"" {NAME} "\\\\"',
     "behind JSON": f'start: a {NAME}\na: %json {{"const": "\\"<"}}',
     "in an indented rule": f" start : {NAME}",
+    "in a rule with a modifier": f"?start: {NAME}",
+    "beside GBNF's sign": f'start: {NAME} "::="',
     "with a header": f"%llguidance {{}}\nstart: {NAME}",
 }
 PLAIN = {
@@ -36,9 +39,7 @@ def vocabulary() -> LLTokenizer:
 
 
 def compiled(grammar: str, vocabulary: LLTokenizer) -> LLMatcher:
-    matcher = LLMatcher(vocabulary, grammar_from("grammar", grammar), log_level=0)
-    assert not matcher.is_error(), matcher.get_error()
-    return matcher
+    return make_matcher(vocabulary, definition("context_free", grammar))
 
 
 @pytest.mark.parametrize("name", NAMING)
@@ -54,5 +55,6 @@ def test_the_name_of_a_special_token_in_a_text_is_text(name: str, vocabulary: LL
 
 
 def test_gbnf_names_no_special_tokens(vocabulary: LLTokenizer) -> None:
-    with pytest.raises(ValueError, match="Failed to convert"):
-        grammar_from("grammar", f"root ::= {NAME}")
+    for rule in ("root", "start"):
+        with pytest.raises(ValueError, match="it is no GBNF"):
+            definition("context_free", f"{rule} ::= {NAME}")

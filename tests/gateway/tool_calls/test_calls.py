@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from outrider.gateway.doors.schema.structure import json_schema
+from outrider.gateway.doors.schema.structure import NamedSchema
 from outrider.gateway.requests.call_rules import CallableFunction, CallRules
 from outrider.gateway.tool_calls.answer_reader import AnswerPiece, AnswerReader
 from outrider.gateway.tool_calls.grammar import call_structure
@@ -62,7 +62,7 @@ def _style(directory: Path) -> CallStyle:
 def _allows(directory: Path, calling: CallRules, said: str | list[str], text: Any = None, *, ends: bool = True) -> bool:
     """Whether an answer may be ``said``, a text or a list of tokens, or may begin with it unless it ``ends``."""
     tokenizer = Tokenizer.load(directory)
-    asked = None if text is None else json_schema("response_format", text)
+    asked = None if text is None else NamedSchema("a", text).structure("response_format")
     grammar = call_structure(calling, _style(directory), asked).grammar
     compiled = Grammars(tokenizer.definition, tokenizer.vocabulary_size, frozenset({EOS})).compile(grammar)
     parts = [said] if isinstance(said, str) else said
@@ -206,7 +206,7 @@ def test_calls_with_marks_may_follow_some_without(hermes: Path) -> None:
 def test_text_of_a_schema_is_no_call(hermes: Path) -> None:
     schema = {"type": "object", "properties": {"name": {"type": "string"}, "arguments": {"type": "integer"}}}
     assert _allows(hermes, _calling(), '{"name": "paint", "arguments": 1}', schema)
-    assert not _calling().bare(json_schema("response_format", schema))
+    assert not _calling().bare(NamedSchema("a", schema).structure("response_format"))
     assert not _calling(may_talk=False).bare(None)
 
 

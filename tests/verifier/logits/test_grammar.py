@@ -58,7 +58,7 @@ GRAMMARS = {
     "schema": pb.Grammar(json_schema=json.dumps(SCHEMA)),
     "regex": pb.Grammar(regex=r"[a-c]{2,5}-(é|ü)\d?"),
     "choice": pb.Grammar(choice=pb.Choices(texts=["yes", "no", 'no "way"', "nö"])),
-    "lark": pb.Grammar(context_free='start: sum\nsum: NUMBER ("+" NUMBER)~1..3\nNUMBER: /[0-9]{1,3}/\n'),
+    "lark": pb.Grammar(context_free='?start: sum\nsum: NUMBER ("+" NUMBER)~1..3\nNUMBER: /[0-9]{1,3}/\n'),
     "gbnf": pb.Grammar(context_free='root ::= pair{1,3}\npair ::= "(" [a-z] ")"\n'),
 }
 

@@ -96,7 +96,7 @@ class Draft(_message.Message):
     def __init__(self, first_index: _Optional[int] = ..., tokens: _Optional[_Iterable[int]] = ..., data: _Optional[_Iterable[bytes]] = ..., parents: _Optional[_Iterable[int]] = ..., guessed_by: _Optional[_Iterable[str]] = ..., accepted: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class GenerationDetail(_message.Message):
-    __slots__ = ("model", "fingerprint", "created", "seed", "steps", "verifier", "lossy")
+    __slots__ = ("model", "fingerprint", "created", "seed", "steps", "verifier", "lossy", "ignored")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     CREATED_FIELD_NUMBER: _ClassVar[int]
@@ -104,6 +104,7 @@ class GenerationDetail(_message.Message):
     STEPS_FIELD_NUMBER: _ClassVar[int]
     VERIFIER_FIELD_NUMBER: _ClassVar[int]
     LOSSY_FIELD_NUMBER: _ClassVar[int]
+    IGNORED_FIELD_NUMBER: _ClassVar[int]
     model: str
     fingerprint: str
     created: int
@@ -111,7 +112,8 @@ class GenerationDetail(_message.Message):
     steps: int
     verifier: str
     lossy: bool
-    def __init__(self, model: _Optional[str] = ..., fingerprint: _Optional[str] = ..., created: _Optional[int] = ..., seed: _Optional[int] = ..., steps: _Optional[int] = ..., verifier: _Optional[str] = ..., lossy: _Optional[bool] = ...) -> None: ...
+    ignored: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, model: _Optional[str] = ..., fingerprint: _Optional[str] = ..., created: _Optional[int] = ..., seed: _Optional[int] = ..., steps: _Optional[int] = ..., verifier: _Optional[str] = ..., lossy: _Optional[bool] = ..., ignored: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Usage(_message.Message):
     __slots__ = ("prompt_tokens", "completion_tokens", "cached_tokens", "accepted_tokens", "rejected_tokens")

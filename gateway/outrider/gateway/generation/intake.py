@@ -30,7 +30,7 @@ from outrider.gateway.requests.request import (
 )
 from outrider.gateway.routing.job import Job
 from outrider.gateway.settings import GatewaySettings
-from outrider.gateway.tool_calls.grammar import call_structure
+from outrider.gateway.tool_calls.grammar import call_structure, with_function_name
 from outrider.mesh.errors import InvalidRequest, OutriderError
 from outrider.mesh.telemetry import kept_span
 from outrider.wire.sampling import SamplingParameters
@@ -217,4 +217,7 @@ def _with_client_param(error: OutriderError, generation: Generation) -> Outrider
     source = generation.call_rules or generation.structure
     if source is None or not isinstance(error, InvalidRequest) or error.param != "grammar":
         return error
-    return InvalidRequest(source.param + error.message.removeprefix("grammar"), param=source.param)
+    message = source.param + error.message.removeprefix("grammar")
+    if generation.call_rules is not None:
+        message = with_function_name(message, generation.call_rules)
+    return InvalidRequest(message, param=source.param)

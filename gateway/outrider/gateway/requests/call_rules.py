@@ -6,10 +6,14 @@ import msgspec
 
 
 class CallableFunction(msgspec.Struct, frozen=True):
-    """A function that an answer may call; ``schema`` is the JSON Schema of its arguments."""
+    """A function that an answer may call; ``schema`` is the JSON Schema of its arguments, for the compiler.
+
+    ``unenforced`` names the places of the client's schema that ``schema`` leaves out.
+    """
 
     name: str
     schema: str
+    unenforced: tuple[str, ...] = ()
 
 
 class CallRules(msgspec.Struct, frozen=True):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-_LARK = re.compile(r"(?m)^\s*(%llguidance\b|start\s*:)")
-"""What tells Lark from GBNF, which names no tokens, for llguidance."""
+from outrider.wire.grammars import is_lark
+
 _PARTS = re.compile(
     r"""
       (?:\#|//)[^\n]*          # a comment
@@ -22,6 +22,6 @@ _PARTS = re.compile(
 
 def named_token(grammar: str) -> str | None:
     """The first special token that ``grammar`` names, by its name or its id, as it is written there; None without."""
-    if _LARK.search(grammar) is None:
+    if not is_lark(grammar):  # GBNF names no tokens
         return None
     return next((part["token"] for part in _PARTS.finditer(grammar) if part["token"]), None)

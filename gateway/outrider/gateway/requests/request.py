@@ -72,10 +72,14 @@ def with_parse_special(prompt: Prompt, parse_special: bool) -> Prompt:
 
 
 class Structure(msgspec.Struct, frozen=True):
-    """The grammar that an answer has to fit; ``param`` is the client's parameter, for messages."""
+    """The grammar that an answer has to fit; ``param`` is the client's parameter, for messages.
+
+    ``unenforced`` names the places of the client's JSON Schema that the grammar leaves out.
+    """
 
     param: str
     grammar: Grammar
+    unenforced: tuple[str, ...] = ()
 
 
 class Generation(msgspec.Struct, frozen=True, kw_only=True):

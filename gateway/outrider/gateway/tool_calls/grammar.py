@@ -19,9 +19,17 @@ _AS_TEMPLATES_WRITE = {"whitespace_flexible": False, "item_separator": ", ", "ke
 """JSON as Hugging Face's ``tojson`` writes it: a call in a chat's history then has the text that the model wrote."""
 
 
+_RULE = re.compile(r" \(in the rule arguments_(\d+)\)$")
+
+
 def call_structure(call_rules: CallRules, style: CallStyle, text: Structure | None) -> Structure:
     """The structure of an answer under ``call_rules``; ``text`` is the structure of text, or None."""
     return Structure(call_rules.param, Grammar(context_free=_Lark(style).grammar(call_rules, text)))
+
+
+def with_function_name(message: str, call_rules: CallRules) -> str:
+    """A verifier's ``message`` about the grammar, with the name of the function whose schema it is about."""
+    return _RULE.sub(lambda found: f" (in the parameters of the function {call_rules.names[int(found[1])]})", message)
 
 
 class _Lark:

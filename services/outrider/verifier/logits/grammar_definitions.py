@@ -5,8 +5,11 @@ The process that tries definitions imports this module, so nothing here imports 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+from outrider.wire.grammars import is_lark
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
@@ -30,6 +33,11 @@ _SYMBOLS = 500_000
 """Symbols of all rules."""
 _NO_DETAILS = "<non-verbose/>"
 _MOST_ERROR = 400
+_OF_SCHEMA = re.compile(
+    r"at (\d+)\(\d+\): failed to compile JSON schema: (?P<why>.*?)\n(?: *\d+ \| [^\n]*\n)*? *\1 \| (?P<rule>\w+)",
+    re.DOTALL,
+)
+"""An error of a schema inside a grammar, which quotes the rules around it."""
 
 
 def load_tokenizer(tokenizer: bytes, vocabulary: int, eos_ids: Sequence[int]) -> LLTokenizer:
@@ -59,9 +67,18 @@ def definition(kind: str, text: str) -> str:
             case "choice":
                 return grammar_from("choice", text)
             case _:
-                return grammar_from("grammar", text)
+                return grammar_from("lark", text if is_lark(text) else _from_gbnf(text))
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def _from_gbnf(text: str) -> str:
+    from llguidance.gbnf_to_lark import gbnf_to_lark
+
+    try:
+        return gbnf_to_lark(text)
+    except Exception as error:
+        raise ValueError(f"it is no GBNF: {error}") from None
 
 
 def make_matcher(tokenizer: LLTokenizer, llg_definition: str) -> LLMatcher:
@@ -89,6 +106,11 @@ def error_of(matcher: LLMatcher) -> str:
 
 
 def brief(why: object) -> str:
-    """The beginning of an error: some errors of llguidance quote the whole definition."""
+    """The beginning of an error: some errors of llguidance quote the whole definition.
+
+    The error of a schema inside a grammar quotes nothing, and ends with the name of its rule: ``(in the rule NAME)``.
+    """
     text = str(why).strip()
+    if of_schema := _OF_SCHEMA.match(text):
+        text = f"{of_schema['why']} (in the rule {of_schema['rule']})"
     return text if len(text) <= _MOST_ERROR else f"{text[:_MOST_ERROR]}..."

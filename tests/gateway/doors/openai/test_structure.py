@@ -17,6 +17,7 @@ from outrider.mesh.errors import InvalidRequest
 from tests.gateway.stack import MODEL, Stack
 
 MESSAGES: Any = [{"role": "user", "content": "def parse("}]
+NO_NUMBER = {"type": "number", "minimum": 2, "maximum": 1}
 COLOURS = ["red", "green", "blue"]
 
 
@@ -161,9 +162,9 @@ async def test_calls_that_are_cut_short_are_told_as_text(client: openai.AsyncOpe
     [
         ({"structured_outputs": {"regex": "("}}, "structured_outputs.regex", "unclosed group"),
         (
-            {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "x"}}}},
-            "response_format.json_schema",
-            "response_format.json_schema cannot be compiled",
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": NO_NUMBER}}},
+            "response_format.json_schema.schema",
+            "response_format.json_schema.schema cannot be compiled",
         ),
         (
             {"structured_outputs": {"choice": ["a"]}, "ignore_eos": True},

@@ -171,7 +171,7 @@ def test_variables_of_the_template_are_passed_on_but_for_the_chat_itself() -> No
 
 
 def test_names_are_told_in_few_safe_characters() -> None:
-    assert shown_names(["a", "b\r\nx-evil: 1", "ä, b", "c" * 1000]) == ("a", "b??x-evil??1", "???b", "c" * 64)
+    assert shown_names(["a", "b\r\nx-evil: 1", "ä, b", "c" * 1000]) == ("a", "b??x-evil??1", "???b", "c" * 160)
     assert shown_names([str(place) for place in range(20)]) == (*map(str, range(16)), "+4")
     assert shown_names([]) == shown_names(None) == ()
 

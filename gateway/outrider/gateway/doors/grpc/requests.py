@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
 from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
-from outrider.gateway.doors.http.plain_json import require_plain
+from outrider.gateway.doors.http.plain_json import read_plain
 from outrider.gateway.doors.openai.bodies import ShapedGeneration, read_body_of_any_kind
 from outrider.gateway.errors import TooLarge
 from outrider.mesh.errors import InvalidRequest
@@ -34,7 +33,7 @@ def read_generation(request: pb.GenerateRequest, limit: int) -> ShapedGeneration
     """The generation that ``request`` asks for; raises as `require_readable`, and `InvalidRequest` as over HTTP."""
     require_readable(request, limit)
     try:
-        return read_body_of_any_kind(_body(request))
+        return read_body_of_any_kind(_body(request), [])
     except OutOfBounds as error:
         raise InvalidRequest(str(error), param=error.param) from None
 
@@ -93,18 +92,10 @@ def _speculation(message: Speculation) -> dict[str, Any]:
     return {"speculation": "off", "return_drafts": drafts}
 
 
-def _json(text: str, name: str) -> Any:
-    require_plain(text.encode(), name)
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
-        raise InvalidRequest(f"{name} is not valid JSON: {error}", param=name) from None
-
-
 _CONVERSIONS: dict[str, Callable[[Any, str], Any]] = {
     "ids": ids_of,
-    "messages_json": _json,
-    "tools_json": _json,
-    "tool_choice_json": _json,
+    "messages_json": read_plain,
+    "tools_json": read_plain,
+    "tool_choice_json": read_plain,
 }
 """Conversions of fields whose values JSON writes in another form."""

@@ -26,7 +26,7 @@ class ResponseWriter:
     def __init__(self, flight: Flight, start: Sequence[int]) -> None:
         self._flight, self._start = flight, start
         shape = decode_shape(flight.record.shape)
-        self._functions, self._return_tokens = shape.functions, shape.return_tokens
+        self._functions, self._return_tokens, self._ignored = shape.functions, shape.return_tokens, shape.ignored
         style = flight.record.served.calls
         self._answer_readers = [
             AnswerReader(style, shape.functions, bare=shape.bare) for _ in range(flight.record.choices)
@@ -104,6 +104,7 @@ class ResponseWriter:
             steps=usage.steps,
             verifier=frame.verifier or "",
             lossy=usage.lossy,
+            ignored=self._ignored,
         )
 
 

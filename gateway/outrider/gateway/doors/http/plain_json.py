@@ -39,6 +39,15 @@ def require_plain(data: bytes, name: str = "the body") -> None:
         raise InvalidRequest(f"{name_twice[:_SHOWN]} is given twice: give it once", param=name_twice[:_SHOWN])
 
 
+def read_plain(text: str, name: str) -> Any:
+    """The JSON in ``text``; raises as `require_plain`, and `InvalidRequest` for a ``text`` that is not JSON."""
+    require_plain(text.encode(), name)
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise InvalidRequest(f"{name} is not valid JSON: {error}", param=name) from None
+
+
 def _outside_strings(data: bytes, name: str) -> bytes:
     """The brackets, colons and commas outside strings; raises `InvalidRequest` for too many strings."""
     unescaped = data.replace(rb"\\", b"").replace(rb"\"", b"")

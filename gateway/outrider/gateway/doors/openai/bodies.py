@@ -9,6 +9,7 @@ from msgspec import Meta
 from outrider.gateway.doors.openai.stored_form import Shape
 from outrider.gateway.doors.schema.generation import GenerationBody
 from outrider.gateway.doors.schema.ignored import shown_names
+from outrider.gateway.doors.schema.json_schemas import note_unenforced
 from outrider.gateway.doors.schema.parameters import read
 from outrider.gateway.doors.schema.prompts import MOST_PROMPTS, PROMPTS, TemplateKwargs, chat, prompts
 from outrider.gateway.doors.schema.structure import ResponseFormat, format_structure, merged_structure
@@ -146,6 +147,7 @@ def read_completion(body: bytes | dict[str, Any], ignored: list[str] | None = No
     completion = _consistent(read(body, CompletionBody, COMPLETION, ignored), ignored)
     if completion.max_tokens == 0 and not completion.echo:
         raise InvalidRequest("max_tokens must be an integer of at least 1 (0 with echo), not 0", param="max_tokens")
+    note_unenforced(completion.unenforced, ignored)
     return completion
 
 
@@ -154,6 +156,7 @@ def read_chat(body: bytes | dict[str, Any], ignored: list[str] | None = None) ->
     chat_body = _consistent(read(body, ChatBody, CHAT, ignored), ignored)
     if chat_body.top_logprobs and not chat_body.logprobs:
         raise InvalidRequest("top_logprobs may only be given where logprobs is true", param="top_logprobs")
+    note_unenforced(chat_body.unenforced, ignored)
     return chat_body
 
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 from outrider.gateway.doors.responses.items import Message
 from outrider.gateway.doors.schema.generation import GenerationBody
+from outrider.gateway.doors.schema.json_schemas import note_unenforced
 from outrider.gateway.doors.schema.parameters import read
 from outrider.gateway.doors.schema.prompts import TemplateKwargs
 from outrider.gateway.doors.schema.structure import (
     JsonObjectFormat,
+    NamedSchema,
     TextFormat,
     json_object,
-    json_schema,
     merged_structure,
 )
 from outrider.gateway.doors.schema.tools import Function, FunctionName, NamedTool, Tool, read_call_rules, template_tools
@@ -28,13 +30,8 @@ from outrider.wire.sampling import Logprobs
 LOGPROBS = "message.output_text.logprobs"
 
 
-class JsonSchemaText(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="json_schema"):
-    """``{"type": "json_schema", "name": ..., "schema": {...}}``. The schema is always enforced, ``strict`` or not."""
-
-    name: str
-    schema: dict[str, Any]
-    description: str | None = None
-    strict: bool | None = None
+class JsonSchemaText(NamedSchema, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="json_schema"):
+    """``{"type": "json_schema", "name": ..., "schema": {...}}``."""
 
 
 class TextConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -48,7 +45,7 @@ class TextConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if isinstance(self.format, JsonObjectFormat):
             return json_object("text.format")
         if isinstance(self.format, JsonSchemaText):
-            return json_schema("text.format.schema", self.format.schema)
+            return self.format.structure("text.format.schema")
         return None
 
 
@@ -60,7 +57,7 @@ class NamedFunction(FunctionName, frozen=True, forbid_unknown_fields=True, tag_f
     """``tool_choice`` that names a function."""
 
 
-class ResponseBody(GenerationBody, frozen=True, kw_only=True):
+class ResponseBody(GenerationBody, frozen=True, kw_only=True, dict=True):
     """Body of ``POST /v1/responses``."""
 
     input: Annotated[
@@ -120,11 +117,14 @@ class ResponseBody(GenerationBody, frozen=True, kw_only=True):
         rules = self.call_rules
         tools = template_tools(self._tools) if rules is not None else ""
         prompt = Messages(msgspec.json.encode(system + messages).decode(), tools, variables=variables)
-        structure = merged_structure(self.text.structure(), self.structured_outputs, "text.format")
         logprobs = self.top_logprobs if LOGPROBS in self.include else None
-        return self._generation(prompt, structure, rules, max_tokens=self.max_output_tokens, logprobs=logprobs)
+        return self._generation(prompt, self._structure, rules, max_tokens=self.max_output_tokens, logprobs=logprobs)
 
     @property
+    def _structure(self) -> Structure | None:
+        return merged_structure(self.text.structure(), self.structured_outputs, "text.format")
+
+    @cached_property
     def _tools(self) -> list[Tool]:
         return [
             Tool("function", Function(tool.name, tool.description, tool.parameters, tool.strict)) for tool in self.tools
@@ -143,4 +143,5 @@ def read_response(body: bytes, ignored: list[str] | None = None) -> ResponseBody
         raise InvalidRequest(f"top_logprobs may only be given where include has {LOGPROBS}", param="top_logprobs")
     if response_body.background and not response_body.store:
         raise InvalidRequest("a background response has to be stored: store must be true", param="background")
+    note_unenforced(response_body.unenforced, ignored)
     return response_body

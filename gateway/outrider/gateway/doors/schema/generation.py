@@ -66,6 +66,23 @@ class GenerationBody(SharedParameters, frozen=True, kw_only=True):
     user: _Name | None = None
     prompt_cache_key: _Name | None = None
 
+    @property
+    def call_rules(self) -> CallRules | None:
+        """The rules for calls; None if no function may be called."""
+        return None
+
+    @property
+    def unenforced(self) -> tuple[str, ...]:
+        """Names of the places of JSON Schemas that are not enforced. Raises `InvalidRequest` for malformed ones."""
+        rules, structure = self.call_rules, self._structure
+        functions = () if rules is None else rules.functions
+        text = structure.unenforced if structure is not None and (rules is None or rules.may_talk) else ()
+        return (*text, *(name for function in functions for name in function.unenforced))
+
+    @property
+    def _structure(self) -> Structure | None:
+        return None
+
     def _generation(
         self, prompt: Prompt, structure: Structure | None, call_rules: CallRules | None = None, **draws: Any
     ) -> Generation:

@@ -1,4 +1,4 @@
-"""Parameters of a request that have no effect, and the header that names them."""
+"""Parameters of a request, and places of schemas, that have no effect, and the header that names them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from outrider.gateway.settings import GatewaySettings
 from starlette.requests import Request
 
 HEADER = "x-outrider-ignored"
-_MOST, _LENGTH = 16, 64
-_UNSAFE = re.compile(r"[^A-Za-z0-9_.\-]")
+_MOST, _LENGTH = 16, 160
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.\-/\[\]~$]")
 
 
 def collector(settings: GatewaySettings) -> list[str] | None:
@@ -21,7 +21,7 @@ def collector(settings: GatewaySettings) -> list[str] | None:
 def shown_names(names: Sequence[str] | None) -> tuple[str, ...]:
     """``names`` as answers show them: at most 16, then ``+N`` for the other ``N``.
 
-    A name has at most 64 characters; a character other than ASCII letters, digits, ``_``, ``.`` and ``-`` is ``?``.
+    A name has at most 160 characters; a character other than ASCII letters, digits and ``_.-/[]~$`` is ``?``.
     """
     if not names:
         return ()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
+from outrider.gateway.doors.http.plain_json import read_plain
+from outrider.gateway.doors.schema.json_schemas import enforce
 from outrider.gateway.requests.request import Structure
+from outrider.gateway.schemas.enforced import Enforced, enforced
 from outrider.mesh.errors import InvalidRequest
 from outrider.v1.sampling_pb2 import Choices, Grammar
 
@@ -21,13 +25,25 @@ class JsonObjectFormat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     """``{"type": "json_object"}``: any JSON object."""
 
 
-class NamedSchema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``json_schema`` of a response format. The schema is always enforced, ``strict`` or not."""
+class NamedSchema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
+    """``json_schema`` of a response format.
+
+    The schema is enforced, ``strict`` or not; with ``strict`` it is refused unless all of it can be.
+    """
 
     name: str
     schema: dict[str, Any]
     description: str | None = None
     strict: bool | None = None
+
+    def structure(self, param: str) -> Structure:
+        """The structure of JSON that fits the schema, which is at ``param``; raises `InvalidRequest`."""
+        text, unenforced = enforce(lambda: self._kept, param, self.strict)
+        return Structure(param, Grammar(json_schema=text), unenforced)
+
+    @cached_property
+    def _kept(self) -> Enforced:
+        return enforced(self.schema)
 
 
 class JsonSchemaFormat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="json_schema"):
@@ -36,7 +52,7 @@ class JsonSchemaFormat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     json_schema: NamedSchema
 
 
-class StructuredOutputs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class StructuredOutputs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     """``structured_outputs``: exactly one of its fields."""
 
     json: dict[str, Any] | str | None = None
@@ -54,9 +70,16 @@ class StructuredOutputs(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
         param = f"structured_outputs.{fields[0]}"
         if self.choice is not None:
             return Structure(param, Grammar(choice=Choices(texts=self.choice)))
-        schema = _ANY_OBJECT if self.json_object else self.json
-        schema = _json(schema) if isinstance(schema, dict) else schema
+        if self.json is not None:
+            text, unenforced = enforce(lambda: self._kept, param, strict=False)
+            return Structure(param, Grammar(json_schema=text), unenforced)
+        schema = _ANY_OBJECT if self.json_object else None
         return Structure(param, Grammar(regex=self.regex, context_free=self.grammar, json_schema=schema))
+
+    @cached_property
+    def _kept(self) -> Enforced:
+        name = "structured_outputs.json"
+        return enforced(read_plain(self.json, name) if isinstance(self.json, str) else self.json)
 
 
 ResponseFormat = Annotated[
@@ -88,19 +111,10 @@ def format_structure(response_format: ResponseFormat | None) -> Structure | None
     if isinstance(response_format, JsonObjectFormat):
         return json_object("response_format")
     if isinstance(response_format, JsonSchemaFormat):
-        return json_schema("response_format.json_schema", response_format.json_schema.schema)
+        return response_format.json_schema.structure("response_format.json_schema.schema")
     return None
 
 
 def json_object(param: str) -> Structure:
     """The structure of any JSON object; ``param`` is the client's parameter."""
     return Structure(param, Grammar(json_schema=_ANY_OBJECT))
-
-
-def json_schema(param: str, schema: dict[str, Any]) -> Structure:
-    """The structure of JSON that fits ``schema``; ``param`` is the client's parameter."""
-    return Structure(param, Grammar(json_schema=_json(schema)))
-
-
-def _json(schema: dict[str, Any]) -> str:
-    return msgspec.json.encode(schema).decode()

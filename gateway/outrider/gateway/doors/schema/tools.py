@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
+from outrider.gateway.doors.schema.json_schemas import enforce
 from outrider.gateway.requests.call_rules import CallableFunction, CallRules
+from outrider.gateway.schemas.enforced import Enforced, enforced
 from outrider.gateway.tool_calls.answer_reader import AnswerPiece
 from outrider.mesh.errors import InvalidRequest
 
@@ -15,18 +18,24 @@ MOST_CALLS = 16
 """Most calls of one answer: stops a model that would call without end."""
 
 
-class Function(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A function that may be called; its ``parameters`` are a JSON Schema, always enforced."""
+class Function(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
+    """A function that may be called; its ``parameters`` are a JSON Schema, as in `NamedSchema`."""
 
     name: Annotated[str, Meta(pattern="^[a-zA-Z0-9_./:-]{1,64}$")]
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
 
-    @property
-    def schema(self) -> dict[str, Any]:
-        """JSON Schema of the arguments; a function without parameters takes an empty object."""
-        return {"type": "object", "additionalProperties": False} if self.parameters is None else self.parameters
+    def callable_at(self, param: str) -> CallableFunction:
+        """The function with the schema of its arguments, which is at ``param``; raises `InvalidRequest`."""
+        text, unenforced = enforce(lambda: self._kept, param, self.strict, f" of the function {self.name}")
+        return CallableFunction(self.name, text, unenforced)
+
+    @cached_property
+    def _kept(self) -> Enforced:
+        """What is enforced of the schema; a function without parameters takes an empty object."""
+        none = {"type": "object", "additionalProperties": False}
+        return enforced(none if self.parameters is None else self.parameters)
 
 
 class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -103,20 +112,17 @@ def read_call_rules(
         return None
     if isinstance(choice, NamedTool):
         return _forced_call(tools, choice.function.name, where)
-    functions = tuple(map(_callable_function, tools))
+    functions = tuple(tool.function.callable_at(f"tools[{place}].{where}") for place, tool in enumerate(tools))
     return CallRules(functions, choice != "required", MOST_CALLS if parallel else 1, "tools")
 
 
 def _forced_call(tools: list[Tool], name: str, where: str) -> CallRules:
     for place, tool in enumerate(tools):
         if tool.function.name == name:
-            return CallRules((_callable_function(tool),), may_talk=False, most=1, param=f"tools[{place}].{where}")
+            param = f"tools[{place}].{where}"
+            return CallRules((tool.function.callable_at(param),), may_talk=False, most=1, param=param)
     names = ", ".join(tool.function.name for tool in tools)
     raise InvalidRequest(f"tool_choice names {name}; there are: {names}", param="tool_choice")
-
-
-def _callable_function(tool: Tool) -> CallableFunction:
-    return CallableFunction(tool.function.name, msgspec.json.encode(tool.function.schema).decode())
 
 
 def template_tools(tools: list[Tool]) -> str:
