@@ -26,7 +26,7 @@ def base(rewriter: Rewriter, place: Place, says: dict[str, Any]) -> dict[str, An
         kept["prefixItems"] = [rewriter.schema(each) for each in place.each(listed)]
     if rest in says:
         kept["items"] = rewriter.schema(place.at(rest))
-    if "unevaluatedItems" in says and "items" not in place.schema:
+    if "unevaluatedItems" in says and rest not in place.schema:
         if (IN_PLACE | {"contains"}) & place.schema.keys():
             rewriter.ignore(place, "unevaluatedItems")
         else:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations, pairwise
+from itertools import combinations
 from typing import Any
 
 from outrider.gateway.schemas.document import Document, Place
 from outrider.gateway.schemas.keywords import said
+from outrider.gateway.schemas.numbers import tellable, values_between
 from outrider.gateway.schemas.parts import all_of, any_of
 from outrider.gateway.schemas.patterns import all_but
 from outrider.gateway.schemas.values import TYPES, exact, key, plain, type_of
@@ -161,7 +162,9 @@ class Comparison:
                 return self._negation(self._target(place), deeper)
         if keyword in _OPPOSITES and type_of(value) == "number" and exact(value):
             kind, opposite, step = _OPPOSITES[keyword]
-            return {"type": kind, opposite: plain(value) + step} if plain(value) + step >= 0 or not step else False
+            bounds = {opposite: plain(value) + step}
+            if tellable(bounds):
+                return {"type": kind} | bounds if plain(value) + step >= 0 or not step else False
         raise _Unknown
 
 
@@ -210,12 +213,8 @@ def _others_of(kind: str, values: list[Any]) -> Any:
             return False
         case "boolean":
             return any_of([{"const": each} for each in (False, True) if each not in values])
-        case "number":
-            ends = [None, *sorted(set(values)), None]
-            bounds = [{"exclusiveMinimum": low, "exclusiveMaximum": high} for low, high in pairwise(ends)]
-            return any_of(
-                [{"type": kind} | {name: end for name, end in each.items() if end is not None} for each in bounds]
-            )
+        case "number" if all(map(tellable, bounds := values_between(values))):
+            return any_of([{"type": kind} | each for each in bounds])
         case "string" if (pattern := all_but(values)) is not None:
             return {"type": "string", "pattern": pattern}
         case "array" if not any(values):

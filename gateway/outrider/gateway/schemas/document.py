@@ -89,7 +89,7 @@ class Document:
         """Notes the addresses of the schemas at ``place`` and behind it."""
         schema = place.schema
         if isinstance(schema, dict):
-            identity = schema.get("$id")
+            identity = None if self.old and "$ref" in schema else schema.get("$id")
             if isinstance(identity, str) and not identity.startswith("#"):
                 base = urldefrag(urljoin(base, identity)).url
             elif isinstance(identity, str):  # a name for the place, in draft 7

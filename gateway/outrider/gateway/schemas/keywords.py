@@ -11,9 +11,11 @@ from outrider.gateway.schemas.values import TYPES, type_of
 FORMATS = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uri", "uuid"})
 """The formats of strings that are enforced; others are annotations."""
 IN_PLACE = frozenset(
-    {"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "not", "if", "dependentSchemas", "dependencies"}
+    {"$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "not", "if", "dependentSchemas", "dependencies"}
 )
 """Keywords with schemas for the same value."""
+NAMING = frozenset({"properties", "patternProperties", "propertyNames", "dependentRequired"})
+"""Keywords that name properties."""
 
 _Form = tuple[Callable[[Any], bool], str]
 

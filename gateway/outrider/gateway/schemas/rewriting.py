@@ -8,21 +8,17 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from outrider.gateway.schemas import arrays, objects
+from outrider.gateway.schemas import arrays, numbers, objects
 from outrider.gateway.schemas.comparison import Comparison, kinds_of
 from outrider.gateway.schemas.document import Document, MalformedSchema, Place
-from outrider.gateway.schemas.keywords import said
+from outrider.gateway.schemas.keywords import IN_PLACE, NAMING, said
 from outrider.gateway.schemas.parts import all_of, alternatives, any_of, references
 from outrider.gateway.schemas.patterns import translated
 from outrider.gateway.schemas.scope import Scope
 from outrider.gateway.schemas.values import exact, plain
 
 _COUNTS = ("minLength", "maxLength", "minItems", "maxItems")
-_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 _MOST_COUNTED = 2**31
-_MOST_REMAINDERS = 20_000
-"""Largest ``multipleOf`` without its point: the compiler has a state for each remainder."""
-_DIGITS = 9
 
 
 class Rewriter:
@@ -64,6 +60,7 @@ class Rewriter:
         says, scope = said(place), scope or Scope()
         if "$ref" in says and self._document.old:
             says = {"$ref": says["$ref"]}
+        scope.crowded = len(IN_PLACE & says.keys()) > 1 or not says.keys().isdisjoint(NAMING)
         parts: dict[str, Any] = {"": self._base(place, says, scope)}
         for keyword in says:
             if (rewrite := _IN_PLACE.get(keyword)) is not None:
@@ -115,26 +112,16 @@ class Rewriter:
 
     def _base(self, place: Place, says: dict[str, Any], scope: Scope) -> dict[str, Any]:
         kept: dict[str, Any] = {keyword: says[keyword] for keyword in ("type", "format") if keyword in says}
-        for keyword in ("enum", "const", *_BOUNDS):
-            value = says.get(keyword)
-            if value is True and keyword in _BOUNDS:  # draft 4: the bound beside it is exclusive
-                value = says.get(keyword[len("exclusive") :].lower())
-            if keyword not in says or (value is None and keyword in _BOUNDS):
-                continue
-            if exact(value) and kinds_of(says):
-                kept[keyword] = plain(value)
+        for keyword in {"enum", "const"} & says.keys():
+            if exact(says[keyword]) and (scope.branch or kinds_of(says)):
+                kept[keyword] = plain(says[keyword])
             else:
                 self.ignore(place, keyword)
         kept |= {keyword: min(int(says[keyword]), _MOST_COUNTED) for keyword in _COUNTS if keyword in says}
-        if (step := says.get("multipleOf")) is not None:
-            digits = f"{step:.{_DIGITS}f}"
-            if float(digits) == step and int(digits.rstrip("0").replace(".", "")) <= _MOST_REMAINDERS:
-                kept["multipleOf"] = plain(step)
-            else:
-                self.ignore(place, "multipleOf")
         if "pattern" in says and (pattern := self.pattern(place, "pattern", says["pattern"])) is not None:
             kept["pattern"] = pattern
-        return kept | arrays.base(self, place, says) | objects.base(self, place, says, scope)
+        kept |= numbers.base(self, place, says) | arrays.base(self, place, says)
+        return kept | objects.base(self, place, says, scope)
 
     def _reference(self, place: Place, says: dict[str, Any], scope: Scope) -> Any:
         target = self._document.target(place)
@@ -153,14 +140,14 @@ class Rewriter:
         return all_of([self.schema(each, scope) for each in place.each("allOf")])
 
     def _some(self, place: Place, says: dict[str, Any], scope: Scope) -> Any:
-        schema = any_of([self.schema(each, scope.fork()) for each in place.each("anyOf")])
+        schema = any_of([self.schema(each, scope.fork(beside=False)) for each in place.each("anyOf")])
         scope.ways *= alternatives(schema)
         return schema
 
     def _one(self, place: Place, says: dict[str, Any], scope: Scope) -> Any:
         """Of branches that may overlap, each with the negations of the others."""
         branches = [*place.each("oneOf")]
-        written = [self.schema(each, scope.fork()) for each in branches]
+        written = [self.schema(each, scope.fork(beside=False)) for each in branches]
         overlaps = self.comparison.overlaps(branches)
         if overlaps is not None:
             negations = {each: self.comparison.negation(branches[each]) for pair in overlaps for each in pair}

@@ -17,15 +17,20 @@ class Scope:
 
     Attributes:
         ways: how many alternatives it has.
-        shared: whether schemas of other places hold for it too.
+        shared: whether schemas of other places may name properties of it too.
+        crowded: whether schemas of this place may, beside an alternative.
+        branch: whether this is one of several alternatives.
     """
 
     def __init__(self, ways: int = 1, patterns: tuple[str, ...] = (), *, shared: bool = False) -> None:
         self.ways, self.shared, self._patterns = ways, shared, patterns
+        self.crowded = self.branch = False
 
-    def fork(self) -> Scope:
-        """The scope of one of several alternatives."""
-        return Scope(self.ways, self._patterns, shared=True)
+    def fork(self, *, beside: bool = True) -> Scope:
+        """The scope of one of several alternatives; ``beside`` says that it is combined with another of them."""
+        scope = Scope(self.ways, self._patterns, shared=self.shared or self.crowded or beside)
+        scope.branch = True
+        return scope
 
     def take(self, schema: Any) -> bool:
         """Whether there is room for the alternatives of ``schema``, which then count."""

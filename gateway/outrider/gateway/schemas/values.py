@@ -7,7 +7,9 @@ from typing import Any
 
 TYPES = ("null", "boolean", "number", "string", "array", "object")
 """The types of values; ``integer`` is a part of ``number``."""
-_LARGEST, _SMALLEST = 2**53, 1e-6
+LARGEST = 2**53
+"""The largest number that the compiler takes as it is."""
+_SMALLEST = 1e-6
 _TYPES: dict[type, str] = {
     bool: "boolean",
     int: "number",
@@ -41,4 +43,4 @@ def exact(value: Any) -> bool:
     """Whether the compiler, which computes with doubles, takes the numbers in ``value`` as they are."""
     if isinstance(value, list | dict):
         return all(map(exact, value.values() if isinstance(value, dict) else value))
-    return type_of(value) != "number" or value == 0 or _SMALLEST <= abs(value) <= _LARGEST
+    return type_of(value) != "number" or value == 0 or _SMALLEST <= abs(value) <= LARGEST
