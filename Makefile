@@ -44,7 +44,7 @@ test-all: test outside
 outside: dev
 	mkdir -p "$(OUTSIDE)"
 	-$(BIN)/pip download --quiet --disable-pip-version-check --no-deps --require-hashes -r tests/outside/requirements.txt -d "$(OUTSIDE)"
-	OUTSIDE="$(OUTSIDE)" OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup -rP tests/outside $(ARGS)
+	OUTSIDE="$(OUTSIDE)" OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup -rfEsP tests/outside $(ARGS)
 
 lint: dev
 	$(BIN)/ruff check .
