@@ -102,9 +102,10 @@ chaos: dev
 attack: dev
 	$(BIN)/python -m outrider.loadtest.attack $(ARGS)
 
-# Kills servers of NATS's cluster and a whole site under streams, and admits clients at every server.
+# Kills servers of NATS's cluster and a whole site under streams, and admits clients at every server; as root, also a
+# verifier of one of two hosts, which are network namespaces.
 cluster: dev
-	CLUSTER=1 $(BIN)/pytest tests/security/test_clustered_door.py
+	CLUSTER=1 $(BIN)/pytest tests/security/test_clustered_door.py tests/cli/test_two_hosts.py
 	$(BIN)/python -m outrider.loadtest.outages server $(ARGS)
 	$(BIN)/python -m outrider.loadtest.outages site $(ARGS)
 

@@ -7,6 +7,7 @@ import re
 import subprocess
 import threading
 import time
+from collections.abc import Sequence
 
 from tests.cli.commands import CLI
 
@@ -15,11 +16,11 @@ READY = re.compile(r"✓ (\w+) +(\S*) +(\S+:\d+) +pid (\d+)")
 
 
 class Up:
-    """`outrider up` and its output."""
+    """`outrider up` and its output; the command ``within`` runs it, if there is one."""
 
-    def __init__(self, *arguments: str, **environment: str) -> None:
+    def __init__(self, *arguments: str, within: Sequence[str] = (), **environment: str) -> None:
         self.process = subprocess.Popen(
-            [*CLI, "up", "--port", "0", *arguments],
+            [*within, *CLI, "up", "--port", "0", *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -51,7 +51,7 @@ async def test_trees_that_come_while_the_target_stands_still_are_drawn_as_offers
         options = ("trace-steps", "def f(", "--url", mesh.url, "--events", str(events), "--out", str(picture))
         with mesh.latch.at(FEW):
             asking = asyncio.create_task(asyncio.to_thread(outrider, *options, "--max-tokens", "200"))
-            await eventually(lambda: any(isinstance(event, TreeOffer) for event in read_events([events])))
+            await eventually(lambda: any(isinstance(event, TreeOffer) for event in read_events([events])), 240)
         done = await asking
     assert done.returncode == 0, done.stderr
     drawn = re.search(r"request ([0-9a-f]{32}):", picture.read_text())

@@ -6,7 +6,7 @@ import socket
 import struct
 
 import pytest
-from outrider.mesh.addresses import advertised, hold_port, join
+from outrider.mesh.addresses import advertised, hold_port, join, own_host
 from outrider.mesh.config import Settings, load
 from outrider.mesh.errors import ConfigError, Unavailable
 
@@ -32,6 +32,27 @@ def test_peers_are_told_what_is_configured_with_the_port_that_reaches_us(
 ) -> None:
     settings = Settings(host=host, advertise=advertise, nats_url="nats://127.0.0.1:4222")
     assert advertised(settings, 9000) == expected
+
+
+@pytest.mark.parametrize(
+    ("host", "nats_url", "expected"),
+    [
+        ("", "nats://127.0.0.1:4222", "127.0.0.1"),
+        ("", "nats://localhost", "127.0.0.1"),
+        ("", "nats://nowhere.invalid:4222,nats://127.0.0.1:4222", "127.0.0.1"),
+        ("10.1.2.3", "nats://127.0.0.1:4222", "10.1.2.3"),
+        ("0.0.0.0", "nats://nowhere.invalid:4222", "0.0.0.0"),
+    ],
+)
+def test_services_listen_where_they_are_told_and_else_on_the_way_to_nats(
+    host: str, nats_url: str, expected: str
+) -> None:
+    assert own_host(Settings(host=host, nats_url=nats_url)) == expected
+
+
+def test_without_a_way_to_nats_there_is_no_address_to_listen_on() -> None:
+    with pytest.raises(OSError, match=r"Name or service not known|failure in name resolution"):
+        own_host(Settings(nats_url="nats://nowhere.invalid:4222"))
 
 
 @pytest.mark.parametrize(("host", "expected"), [("127.0.0.1", "127.0.0.1:9000"), ("fd00::7", "[fd00::7]:9000")])

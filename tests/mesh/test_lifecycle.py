@@ -158,6 +158,13 @@ async def test_a_process_gives_up_on_nats_after_the_stated_time(start: Start) ->
     assert tiny.output.splitlines()[-1].startswith(f"outrider tiny: NATS at {url} was not reached within 0.5 s")
 
 
+async def test_a_process_that_finds_no_way_to_nats_ends_with_one_sentence(start: Start) -> None:
+    url = "nats://nowhere.invalid:4222"
+    tiny = start("--nats-url", url, "--nats-wait-s", "0.5")
+    assert await tiny.exit_code() == 3
+    assert tiny.output.splitlines()[-1].startswith(f"outrider tiny: there is no way to NATS at {url} (")
+
+
 @pytest.mark.parametrize("flag", ["--port", "--metrics-port"])
 async def test_a_port_in_use_is_one_sentence_and_code_3(start: Start, flag: str, shared_nats: str) -> None:
     port = shared_nats.rpartition(":")[2]

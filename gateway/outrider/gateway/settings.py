@@ -68,6 +68,7 @@ class AbuseSettings(Struct, frozen=True):
 class GatewaySettings(MeasuringSettings, kw_only=True, frozen=True):
     """Settings of the gateway, in the configuration's ``[gateway]`` table. ``port`` is that of HTTP."""
 
+    host: Annotated[str, Meta(min_length=1, description="address to listen on, for clients too")] = "127.0.0.1"
     port: Annotated[Port, Meta(description="HTTP port; 0 takes a free one")] = 8080
     share_port: Annotated[
         bool, Meta(description="let other gateways on this machine that say so too serve the same HTTP port")

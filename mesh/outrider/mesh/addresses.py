@@ -13,6 +13,7 @@ from outrider.mesh.config import Settings
 from outrider.mesh.errors import ConfigError, Unavailable
 
 _WITH_PORT = re.compile(r"(\[[^\]]+\]|[^:\[\]]+):(\d+)")
+_LOOPBACK = "127.0.0.1"
 _held = ExitStack()
 atexit.register(_held.close)
 
@@ -31,6 +32,17 @@ def advertised(settings: Settings, port: int) -> str:
     if _is_wildcard(host):
         host = _address_towards(settings.nats_url)
     return join(host.strip("[]"), port)
+
+
+def own_host(settings: Settings) -> str:
+    """The address to listen on: ``host``, or if it is empty, this host's address on the way to NATS.
+
+    That is 127.0.0.1 where the loopback device leads to all servers of NATS. Raises `OSError` without a way to any.
+    """
+    if settings.host:
+        return settings.host
+    address = _address_towards(settings.nats_url)
+    return _LOOPBACK if _is_loopback(address) else address
 
 
 def join(host: str, port: int) -> str:
@@ -87,9 +99,32 @@ def _is_wildcard(host: str) -> bool:
         return False
 
 
-def _address_towards(url: str) -> str:
-    """This host's address on the way to ``url``; nothing is sent."""
-    peer = urlsplit(url.split(",")[0])
+def _is_loopback(host: str) -> bool:
+    return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+
+
+def _address_towards(urls: str) -> str:
+    """This host's address on the way to the first of ``urls`` that is elsewhere, else to one here; nothing is sent.
+
+    Raises `OSError` if there is no way to any.
+    """
+    here, trouble = "", OSError()
+    for url in urls.split(","):
+        try:
+            address = _source(url)
+        except OSError as error:
+            trouble = error
+            continue
+        if not _is_loopback(address):
+            return address
+        here = here or address
+    if not here:
+        raise trouble
+    return here
+
+
+def _source(url: str) -> str:
+    peer = urlsplit(url)
     target = (peer.hostname or "127.0.0.1", peer.port or 4222)
     family, _, _, _, address = socket.getaddrinfo(*target, type=socket.SOCK_DGRAM)[0]
     with socket.socket(family, socket.SOCK_DGRAM) as probe:

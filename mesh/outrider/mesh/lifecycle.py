@@ -22,6 +22,7 @@ from outrider.mesh.errors import ConfigError, OutriderError, Unavailable
 from outrider.mesh.heap import give_memory_back
 from outrider.mesh.probes import Probes
 from outrider.mesh.registry import Registry, State
+from outrider.mesh.registry.reach import Reach
 from outrider.mesh.rpc import Server, close_channels, new_socket, secure_channels
 from outrider.mesh.security import mesh_certificates, trust_of
 from outrider.mesh.security.contexts import ServerContext
@@ -63,6 +64,8 @@ class Lifecycle:
         self._started = False
         self._failed = False
         self.mesh = self._make_mesh()
+        called = [kind for kind in service.follows if kind != service.kind]  # gateways try verifiers for all
+        self._reach = Reach(self.mesh.registry, called, self.mesh.tasks)
         self._probes = self._make_probes()
 
     async def run(self) -> int:
@@ -137,7 +140,7 @@ class Lifecycle:
             asyncio.get_running_loop().add_signal_handler(number, self.ask_to_stop)
 
     def _status(self) -> dict[str, Any]:
-        own: dict[str, Any] = {"pid": os.getpid(), "metrics_port": self._probes.port}
+        own: dict[str, Any] = {"pid": os.getpid(), "metrics_port": self._probes.port} | self._reach.status
         if self.mesh.rpc.socket is not None:
             own["socket"] = str(self.mesh.rpc.socket)
         if self._settings.residency:
@@ -177,6 +180,7 @@ class Lifecycle:
         await self._clock.measure()
         mesh.tasks.spawn(self._clock.follow(), "clock")
         mesh.registry.address = advertised(self._settings, mesh.rpc.port)
+        self._reach.start()
         await mesh.registry.start()
 
     async def _read_erasures(self) -> Erasures:

@@ -6,17 +6,22 @@ import asyncio
 import os
 import sys
 import threading
+import time
 from collections.abc import Sequence
 
 import uvloop
+from msgspec.structs import replace
+from outrider.mesh.addresses import own_host
 from outrider.mesh.config import Settings, load, parse_flags
 from outrider.mesh.errors import ConfigError
 from outrider.mesh.lifecycle import CannotStart, Lifecycle
 from outrider.mesh.service import Service
 from outrider.mesh.telemetry import get_logger
+from outrider.mesh.urls import without_passwords
 from setproctitle import setproctitle
 
 _EXIT_S = 3.0
+_AGAIN_S = 0.5
 _log = get_logger("process")
 
 
@@ -52,6 +57,7 @@ def _serve(service_type: type[Service], settings: Settings) -> int:
 
 
 async def _run(service_type: type[Service], settings: Settings) -> int:
+    settings = await _placed(settings)
     lifecycle = Lifecycle(service_type(settings), settings)
     loop = asyncio.get_running_loop()
 
@@ -62,6 +68,19 @@ async def _run(service_type: type[Service], settings: Settings) -> int:
 
     threading.excepthook = on_thread_death
     return await lifecycle.run()
+
+
+async def _placed(settings: Settings) -> Settings:
+    """``settings`` with the address to listen on. Raises `CannotStart` if no way to NATS is found in its time."""
+    gives_up = time.monotonic() + settings.nats_wait_s
+    while True:
+        try:
+            return replace(settings, host=own_host(settings))
+        except OSError as error:
+            if time.monotonic() > gives_up:
+                url, why = without_passwords(settings.nats_url), error.strerror
+                raise CannotStart(f"there is no way to NATS at {url} ({why}): set nats_url, or host") from None
+        await asyncio.sleep(_AGAIN_S)
 
 
 def _exit_later(code: int) -> None:

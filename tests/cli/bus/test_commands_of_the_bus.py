@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -57,13 +58,21 @@ def test_the_one_broker_that_runs_is_found_and_of_several_none(tmp_path: Path, m
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     assert running_broker() is None
     brokers = []
-    for name in ("one", "two"):
+    for name, door in (("one", "http://127.0.0.1:8080"), ("two", "")):
         bus = BusDirectory(tmp_path / name)
+        if door:
+            bus.path.mkdir()
+            bus.door.write_text(door)
         brokers.append(guarded_broker(bus))
         BROKERS.remember(brokers[-1].url, bus.path)
         brokers[-1].start()
-    with pytest.raises(ConfigError, match="several meshes run on this host: --nats-url is one of"):
+    one, two = (re.escape(broker.url) for broker in brokers)
+    listed = rf"--nats-url {one} is that of http://127\.0\.0\.1:8080 \(logs in {tmp_path}\)"
+    with pytest.raises(ConfigError, match=r"several meshes .*: --nats-url selects one") as refused:
         running_broker()
+    lines = str(refused.value).splitlines()[1:]
+    assert sum(bool(re.search(listed, line)) for line in lines) == 1
+    assert sum(bool(re.search(rf"--nats-url {two} \(logs in {tmp_path}\)", line)) for line in lines) == 1
     brokers[0].kill()
     assert running_broker() == brokers[1].url
     brokers[1].kill()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from outrider.cli.processes.child import Child, ProcessSpec
 from outrider.cli.processes.keeper import ProcessKeeper, StartError
+from outrider.cli.processes.silence import tell_of_starts
 
 FOREVER = "import time; time.sleep(60)"
 
@@ -87,6 +89,20 @@ async def test_a_process_is_ready_once_and_only_under_its_own_name(tmp_path):
     for name in ("another", keeper.child.instance, keeper.child.instance):
         keeper.note_ready(name, "127.0.0.1:1")
     assert events.ready_instances == [keeper.child.instance]
+    await keeper.stop(5)
+
+
+async def test_a_process_that_takes_long_to_get_ready_is_told_of_until_it_is(tmp_path):
+    events = Recorder()
+    keeper = ProcessKeeper(python(FOREVER, tmp_path / "sleeper-1.log"), events)
+    telling = asyncio.create_task(tell_of_starts(lambda: [keeper], events, every_s=0.01))
+    await until(lambda: len(events.lines) > 1)
+    assert re.fullmatch(rf"Waiting for {keeper.child.instance} for \d+ s \(log: sleeper-1\.log\)", events.lines[0])
+    keeper.note_ready(keeper.child.instance, "127.0.0.1:1")
+    told = len(events.lines)
+    await asyncio.sleep(0.1)
+    assert len(events.lines) == told
+    telling.cancel()
     await keeper.stop(5)
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from outrider.cli.processes.options import ONE_EACH, UpOptions
-from outrider.cli.processes.plan import make_plan
-from outrider.mesh.addresses import require_free
+from outrider.cli.processes.plan import Plan, make_plan
+from outrider.mesh.addresses import hold_port, require_free
 from outrider.mesh.errors import ConfigError, Unavailable
 from outrider.models import pocket
 from outrider.native import share
@@ -42,7 +42,59 @@ def test_gateways_share_the_port_and_nothing_else(tmp_path: Path) -> None:
     assert {f"--port={plan.port}", "--share_port=true"} <= first & second
     grpc_port = plan.grpc.rpartition(":")[2]
     assert first - second == {f"--grpc_port={grpc_port}", "--metrics_port=9090"}
-    assert second - first == {"--grpc_port=0", "--metrics_port=0"}
+    assert second - first == {"--grpc_port=0", "--metrics_port=9091"}
+
+
+def _ports(plan: Plan, key: str) -> dict[str, list[int]]:
+    """Ports by kind, in the order of processes."""
+    found: dict[str, list[int]] = {}
+    for spec in plan.services:
+        ports = [int(part.partition("=")[2]) for part in spec.command if part.startswith(f"--{key}=")]
+        found.setdefault(spec.kind, []).extend(ports)
+    return found
+
+
+def test_ports_of_further_processes_count_upwards_past_those_of_others(tmp_path: Path) -> None:
+    sets = ["verifier.metrics_port=9101", "proposer.metrics_port=9102", "verifier.port=9200"]
+    counts = {**ONE_EACH, "verifier": 2}
+    options = UpOptions(port=0, counts=counts, prefills=1, proposers=2, sets=sets, log_dir=tmp_path)
+    plan = make_plan(options)
+    metrics = _ports(plan, "metrics_port")
+    assert (metrics["verifier"], metrics["proposer"], metrics["tokenizer"]) == ([9101, 9103, 9105], [9102, 9104], [])
+    assert _ports(plan, "port")["verifier"] == [9200, 9201, 9202]
+
+
+def test_a_port_for_the_whole_mesh_is_that_of_one_process_and_the_others_count_upwards(tmp_path: Path) -> None:
+    http = hold_port()
+    options = UpOptions(port=http, sets=[f"mesh.metrics_port={http}"], log_dir=tmp_path)
+    plan = make_plan(options)
+    ports = [port for ports in _ports(plan, "metrics_port").values() for port in ports]
+    assert len(set(ports)) == len(plan.services)
+    assert not {http, port_of(plan.grpc)} & set(ports)
+    assert max(ports) - http <= len(ports) + 1
+
+
+def test_ports_that_run_out_are_refused(tmp_path: Path) -> None:
+    options = UpOptions(
+        port=0, counts={**ONE_EACH, "verifier": 2}, sets=["verifier.metrics_port=65535"], log_dir=tmp_path
+    )
+    with pytest.raises(ConfigError, match=r"verifier\.metrics_port = 65535 leaves no port for .* 2 verifier processes"):
+        make_plan(options)
+
+
+@pytest.mark.parametrize(
+    ("sets", "names"),
+    [
+        (["tokenizer.served_name=X"], "'X' by the tokenizer and 'pocket' by the verifier"),
+        (["verifier.served_name=X"], "'pocket' by the tokenizer and 'X' by the verifier"),
+        ([f"verifier.model={pocket.directory('target')}"], "'pocket' by the tokenizer and 'target' by the verifier"),
+    ],
+)
+def test_a_model_with_two_names_is_refused(tmp_path: Path, sets: list[str], names: str) -> None:
+    with pytest.raises(ConfigError, match=f"served as {names}.*tokenizer.served_name and verifier.served_name"):
+        make_plan(UpOptions(port=0, sets=sets, log_dir=tmp_path))
+    same = [*sets, "tokenizer.served_name=Y", "verifier.served_name=Y"]
+    make_plan(UpOptions(port=0, sets=same, log_dir=tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,11 @@ class BusDirectory:
         """The file into which the broker writes its process id, if it was told so."""
         return self.path / "nats.pid"
 
+    @property
+    def door(self) -> Path:
+        """The file with the URL of the gateway, where `outrider up` runs the broker; absent elsewhere."""
+        return self.path / "door.url"
+
     def seed(self, user: str) -> Path:
         """The file with the seed of ``user``."""
         return self.path / f"{user}{SEED_SUFFIX}"

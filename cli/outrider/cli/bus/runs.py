@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from outrider.cli.bus.directory import BusDirectory
 from outrider.mesh.access import BROKERS
 from outrider.mesh.errors import ConfigError
@@ -14,7 +16,15 @@ def running_broker() -> str | None:
         ConfigError: several run.
     """
     directories = {address: BusDirectory(path) for address, path in BROKERS.all().items()}
-    urls = [f"{bus.scheme}://{address}" for address, bus in directories.items() if bus.serves(address)]
-    if len(urls) > 1:
-        raise ConfigError(f"several meshes run on this host: --nats-url is one of {', '.join(urls)}")
-    return urls[0] if urls else None
+    running = {f"{bus.scheme}://{address}": bus for address, bus in directories.items() if bus.serves(address)}
+    if len(running) > 1:
+        choices = "".join(f"\n  --nats-url {url}{_mesh(bus)}" for url, bus in running.items())
+        raise ConfigError(f"several meshes of this user run on this host: --nats-url selects one of them:{choices}")
+    return next(iter(running), None)
+
+
+def _mesh(bus: BusDirectory) -> str:
+    """What else is known of the mesh with that broker."""
+    with suppress(OSError):
+        return f" is that of {bus.door.read_text()} (logs in {bus.path.parent})"
+    return f" (logs in {bus.path.parent})"

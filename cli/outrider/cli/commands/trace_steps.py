@@ -109,7 +109,7 @@ class _DeathPrinter:
         print(f"outrider: {child.spec.kind} died (exit code {code}); it is started again", file=sys.stderr)
 
     def report(self, line: str) -> None:
-        """Prints nothing: nobody asks this mesh to restart."""
+        """Prints nothing: the mesh ends with the command."""
 
 
 def _publish(traced: Trace, out: Path) -> None:

@@ -34,12 +34,16 @@ class ProcessSpec:
 
 
 class Child:
-    """One run of a `ProcessSpec`. The kernel kills the process when this process ends, however it ends."""
+    """One run of a `ProcessSpec`. The kernel kills the process when this process ends, however it ends.
+
+    ``metrics_port`` is known once the process is ready; 0 of one without metrics.
+    """
 
     def __init__(self, spec: ProcessSpec, instance: str) -> None:
         self.spec = spec
         self.instance = instance
         self.ready = asyncio.Event()
+        self.metrics_port = 0
         self.began = time.monotonic()
         self._log_start = 0
         self._process: asyncio.subprocess.Process | None = None

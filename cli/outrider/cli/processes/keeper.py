@@ -33,7 +33,7 @@ class ProcessEvents(Protocol):
         """``child`` ended by itself with exit code ``code``; it restarts in ``again_in_s`` seconds."""
 
     def report(self, line: str) -> None:
-        """``line`` says what a restart of all services did, or that a silent process is ended."""
+        """``line`` says what a restart of all services did, which processes are waited for, or which is ended."""
 
 
 class ProcessKeeper:
@@ -57,9 +57,10 @@ class ProcessKeeper:
         """Whether the process is to end for good."""
         return self._stopping.is_set()
 
-    def note_ready(self, instance: str, address: str) -> None:
+    def note_ready(self, instance: str, address: str, metrics_port: int = 0) -> None:
         """Records that ``instance`` is ready, if this keeper runs it."""
         if self.child and self.child.instance == instance and not self.child.ready.is_set():
+            self.child.metrics_port = metrics_port
             self.child.ready.set()
             self.was_ready.set()
             self._events.ready(self.child, address)

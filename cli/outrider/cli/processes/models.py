@@ -12,7 +12,8 @@ from outrider.cli.processes.keeper import StartError
 from outrider.cli.processes.placement import SettingsByKind
 from outrider.cli.settings import Flags
 from outrider.mesh.config import EffectiveSetting
-from outrider.models.store import POCKET, ModelError, is_gguf, is_path, pin
+from outrider.mesh.errors import ConfigError
+from outrider.models.store import POCKET, ModelError, is_gguf, is_path, pin, served_name
 
 
 def absolute(model: str | Path | None) -> str | None:
@@ -48,6 +49,19 @@ def require_model(kind: str, settings: Mapping[str, EffectiveSetting]) -> None:
     path = Path(model.value)
     if not (path / "config.json").is_file() and not (path.is_file() and is_gguf(path)):
         raise StartError(f"{kind}.model: there is no model in {model.value} (no config.json, and no GGUF file)")
+
+
+def require_one_name(settings: SettingsByKind) -> None:
+    """`ConfigError` if the tokenizer and the verifier serve models of two names: requests need both under one name."""
+    by_tokenizer, by_verifier = (
+        settings[kind]["served_name"].value or served_name(settings[kind]["model"].value)
+        for kind in ("tokenizer", "verifier")
+    )
+    if by_tokenizer != by_verifier:
+        raise ConfigError(
+            f"the model is served as {by_tokenizer!r} by the tokenizer and {by_verifier!r} by the verifier, and "
+            "requests need one name: set tokenizer.served_name and verifier.served_name to the same"
+        )
 
 
 def _models(settings: SettingsByKind) -> list[tuple[str, str, str]]:

@@ -1,9 +1,9 @@
-"""Decides where the draft model runs, in the verifier or in proposers (decision 34), and how both share the cores."""
+"""Decides where the draft model runs, in the verifier or in proposers (decision 34), and shares cores and ports."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from outrider.mesh.config import EffectiveSetting
@@ -21,7 +21,11 @@ SHARED_CORES_NOTE = (
 )
 UNUSED_DRAFT_NOTE = "The draft model is not used: --proposers is 0, and verifier.drafters names neither auto nor model."
 
+LAST_PORT = 65535
+
 SettingsByKind = Mapping[str, Mapping[str, EffectiveSetting]]
+Ports = dict[str, int]
+"""Ports of one process by setting."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +143,41 @@ def share_memory(verifiers: int, proposers: int, settings: SettingsByKind) -> di
     devices = {_gpu(service["device"].value) for service in (verifier, proposer)}
     beside = proposers if len(devices) == 1 and devices != {"cpu"} else 0
     return {"memory_sharers": verifiers + beside}
+
+
+def own_ports(kind: str) -> tuple[str, ...]:
+    """The settings of ports that each process of ``kind`` has for itself."""
+    return ("metrics_port",) if kind == "gateway" else ("port", "metrics_port")
+
+
+def share_ports(counts: Mapping[str, int], settings: SettingsByKind, taken: Iterable[int]) -> dict[str, list[Ports]]:
+    """The ports of each process, by kind and setting, where settings say one; others are free ones.
+
+    The first process of a kind has the port that is set; each further one has the next port that no other process has.
+
+    Args:
+        taken: ports of the gateways' doors.
+
+    Raises:
+        ConfigError: ports end before all processes have one.
+    """
+    given = {
+        (kind, key): port for kind in counts for key in own_ports(kind) if (port := int(settings[kind][key].value))
+    }
+    ports: dict[str, list[Ports]] = {kind: [{} for _ in range(count)] for kind, count in counts.items()}
+    used = set(taken)
+    for number in range(max(counts.values())):
+        for (kind, key), port in given.items():
+            if number < counts[kind]:
+                free = next((each for each in range(port, LAST_PORT + 1) if each not in used), None)
+                if free is None:
+                    raise ConfigError(
+                        f"{kind}.{key} = {port} leaves no port for each of {counts[kind]} {kind} processes: they count "
+                        "upwards from it, past ports of others"
+                    )
+                used.add(free)
+                ports[kind][number][key] = free
+    return ports
 
 
 def _gpu(device: str) -> str:

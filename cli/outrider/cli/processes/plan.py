@@ -12,9 +12,16 @@ from pathlib import Path
 from outrider.cli.processes.broker import BrokerPlan, plan_broker
 from outrider.cli.processes.child import ProcessSpec
 from outrider.cli.processes.keeper import StartError
-from outrider.cli.processes.models import absolute, pin_models, require_model
+from outrider.cli.processes.models import absolute, pin_models, require_model, require_one_name
 from outrider.cli.processes.options import UpOptions
-from outrider.cli.processes.placement import SettingsByKind, place, share_cores, share_memory
+from outrider.cli.processes.placement import (
+    LAST_PORT,
+    SettingsByKind,
+    place,
+    share_cores,
+    share_memory,
+    share_ports,
+)
 from outrider.cli.processes.restarts import alone
 from outrider.cli.processes.secure import Secured, secure
 from outrider.cli.settings import Flags, effective, parse_sets
@@ -28,7 +35,6 @@ from outrider.native.share import ROOT, cores, sentence
 
 OWNED = ("nats_url", "instance")
 """Settings that `outrider up` passes to every service itself."""
-_LAST_PORT = 65535
 STOP_S = 10.0
 """Seconds that a service may take to end after it is drained."""
 
@@ -88,6 +94,7 @@ def make_plan(options: UpOptions, root: Path = ROOT) -> Plan:
     counts, notes = {**options.counts, "proposer": placement.proposers}, [*_compiled_code_notes(), *placement.notes]
     for kind in counts:
         require_model(kind, settings[kind])
+    require_one_name(settings)
     log_dir = options.log_dir or Path(tempfile.mkdtemp(prefix="outrider-"))
     log_dir.mkdir(parents=True, exist_ok=True)
     secured, more = secure(log_dir, host, settings) if options.secure else (None, {})
@@ -106,6 +113,7 @@ def make_plan(options: UpOptions, root: Path = ROOT) -> Plan:
     numbers = processes["verifier"], processes["proposer"]
     threads = share_cores(cores(root), *numbers, settings)
     flags["verifier"] |= {key: str(number) for key, number in share_memory(*numbers, settings).items()}
+    ports = share_ports(processes, settings, (port, grpc_port))
     return Plan(
         host=host,
         port=port,
@@ -115,7 +123,16 @@ def make_plan(options: UpOptions, root: Path = ROOT) -> Plan:
         nats_wait_s=settings["gateway"]["nats_wait_s"].value,
         services=[
             _service_spec(
-                kind, number, programs[kind], threads.get(kind, {}), options, flags, settings, broker, log_dir
+                kind,
+                number,
+                programs[kind],
+                ports[kind][number - 1],
+                threads.get(kind, {}),
+                options,
+                flags,
+                settings,
+                broker,
+                log_dir,
             )
             for kind, count in processes.items()
             for number in range(1, count + 1)
@@ -170,7 +187,7 @@ def _grpc_address(settings: SettingsByKind, http_host: str, http_port: int) -> t
     """Where gRPC is served: as set; else at the port after a given HTTP port, if free; else at any free port."""
     gateway = settings["gateway"]
     host, port = gateway["grpc_host"].value or http_host, gateway["grpc_port"].value
-    preferred = port or (gateway["port"].value and min(http_port + 1, _LAST_PORT))
+    preferred = port or (gateway["port"].value and min(http_port + 1, LAST_PORT))
     try:
         require_free(host, preferred)
         return host, preferred or hold_port(host)
@@ -216,6 +233,7 @@ def _service_spec(
     kind: str,
     number: int,
     program: str,
+    ports: Mapping[str, int],
     threads: Mapping[str, int],
     options: UpOptions,
     flags: Flags,
@@ -232,8 +250,8 @@ def _service_spec(
     if kind == "verifier" and number > options.counts[kind]:
         values["role"] = "prefill"
     if kind == "gateway" and number > 1:
-        values |= {"grpc_port": "0", "metrics_port": "0"}
-    values |= {key: str(number) for key, number in threads.items()}
+        values["grpc_port"] = "0"
+    values |= {key: str(each) for key, each in (*ports.items(), *threads.items())}
     environment = {f"{PREFIX}{kind.upper()}_NATS_URL": broker.url}  # may hold a password, which all users read in `ps`
     if threads:
         environment["OMP_NUM_THREADS"] = str(threads["threads"])

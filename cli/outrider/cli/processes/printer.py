@@ -31,7 +31,9 @@ class Printer:
         """Prints one line for a process that is ready."""
         seconds = time.monotonic() - child.began
         name = child.instance if child.spec.named else ""
-        self._say(f"[green]✓[/] {child.spec.kind:<10} {name:<19} {address:<22} pid {child.pid:<8} {seconds:.1f} s")
+        metrics = f"metrics {child.metrics_port}" if child.metrics_port else ""
+        process = f"{child.spec.kind:<10} {name:<19} {address:<22} pid {child.pid:<8}"
+        self._say(f"[green]✓[/] {process} {metrics:<13} {seconds:.1f} s")
 
     def died(self, child: Child, code: int, again_in_s: float) -> None:
         """Prints one line for a process that ended, with the reason."""
@@ -41,7 +43,7 @@ class Printer:
         self._say(f"[yellow]![/] {child.spec.kind:<10} ended ({reason}); starting it again in {again_in_s:g} s")
 
     def report(self, line: str) -> None:
-        """Prints what a restart of all services did, or which process is ended."""
+        """Prints what a restart of all services did, which processes are waited for, or which is ended."""
         self._say(f"[blue]↻[/] {escape(line)}")
 
     def plan(self, plan: Plan) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from outrider.cli.processes.keeper import ProcessEvents, ProcessKeeper
-from outrider.cli.processes.placement import SettingsByKind
+from outrider.cli.processes.placement import SettingsByKind, own_ports
 from outrider.native.share import free_memory
 
 STOP_ORDER = ("gateway", "verifier", "proposer", "tokenizer", "kvcache")
@@ -90,8 +90,7 @@ def alone(kind: str, settings: SettingsByKind) -> str:
     values = settings[kind]
     if kind == "gateway" and not values["share_port"].value:
         return "gateway.share_port is false"
-    ports = ("metrics_port",) if kind == "gateway" else ("port", "metrics_port")
-    if taken := [key for key in ports if values[key].value]:
+    if taken := [key for key in own_ports(kind) if values[key].value]:
         return f"{kind}.{taken[0]} is a port for one process"
     if kind == "kvcache" and set(values["tiers"].value) != {"memory"}:
         return "the new one reads the pages that the old one leaves behind"

@@ -1,4 +1,4 @@
-"""Replaces processes that live and are not heard: their event loop stands still."""
+"""Watches for processes that live and are not heard: they load a model, or their event loop stands still."""
 
 from __future__ import annotations
 
@@ -15,8 +15,25 @@ KINDS = ("tokenizer",)
 """Kinds that are replaced: their processes hold nothing that a new one does not have in a second."""
 SILENCE_S = 5.0
 """Seconds without a sign of life after which a process is replaced."""
+STARTS_EVERY_S = 10.0
 _END_S = 5.0
 _EVERY_S = 0.5
+
+
+async def tell_of_starts(
+    keepers: Callable[[], Sequence[ProcessKeeper]], events: ProcessEvents, every_s: float = STARTS_EVERY_S
+) -> None:
+    """Tells until cancelled, every ``every_s`` seconds, which processes have started and are not ready, and since when.
+
+    ``keepers`` are those of all services, at each call.
+    """
+    while True:
+        await asyncio.sleep(every_s)
+        now, children = time.monotonic(), [keeper.child for keeper in keepers() if not keeper.stopping]
+        late = [child for child in children if child and child.pid and not child.ready.is_set()]
+        since = [f"{child.instance} for {now - child.began:.0f} s (log: {child.spec.log.name})" for child in late]
+        if since:
+            events.report(f"Waiting for {', '.join(since)}")
 
 
 class Silence:

@@ -13,11 +13,12 @@ from outrider.cli.processes.keeper import ProcessEvents, ProcessKeeper, StartErr
 from outrider.cli.processes.plan import Plan
 from outrider.cli.processes.restarts import STOP_ORDER, RollingRestart
 from outrider.cli.processes.secure import keep_fresh
-from outrider.cli.processes.silence import Silence
+from outrider.cli.processes.silence import Silence, tell_of_starts
 from outrider.mesh.access import BROKERS, DOORS
 from outrider.mesh.bus import Bus, find_login
 from outrider.mesh.errors import OutriderError
 from outrider.mesh.registry import Member, Registry, State
+from outrider.mesh.registry.reach import UNREACHABLE, complaint
 from outrider.mesh.tasks import Tasks
 
 NATS_PATIENCE_S = 5.0
@@ -33,7 +34,7 @@ class Supervisor:
         self._bus = Bus(self._tasks)
         self._registry = Registry(self._bus, SUPERVISOR, f"{SUPERVISOR}-{id(self):x}", tasks=self._tasks)
         self._broker: ProcessKeeper | None = None
-        self._killed = False
+        self._killed = self._complained = False
         self._services: list[ProcessKeeper] = []
         self._restart = RollingRestart(self._services, plan.patience_s, events)
         self._restart_asked = asyncio.Event()
@@ -56,8 +57,10 @@ class Supervisor:
             self._broker = ProcessKeeper(self._plan.broker.process, self._events)
             if self._plan.broker.credentials:
                 BROKERS.remember(self._plan.broker.url, self._plan.broker.credentials)
+                BusDirectory(self._plan.broker.credentials).door.write_text(self._plan.url)
         self._follow_certificates()
         self._services += [ProcessKeeper(spec, self._events) for spec in self._plan.services]
+        self._tasks.spawn(tell_of_starts(lambda: self._all_services, self._events), "slow starts")
         await self._unless_failed(self._join())
         await self._unless_failed(self._all_ready())
         await self._open_doors()
@@ -137,11 +140,22 @@ class Supervisor:
             self._broker.note_ready(self._broker.child.instance, self._plan.broker.url.partition("://")[2])
 
     def _note_members(self, members: list[Member]) -> None:
+        self._note_reach(members)
         for member in members:
             if member.state == State.READY:
                 address = self._plan.address if member.kind == "gateway" else member.address
                 for keeper in self._all_services:
-                    keeper.note_ready(member.instance, address)
+                    keeper.note_ready(member.instance, address, member.status.get("metrics_port", 0))
+
+    def _note_reach(self, members: list[Member]) -> None:
+        """Tells once if one of ``members``, at another place, cannot connect to a service of this one."""
+        if self._complained or not any(UNREACHABLE in member.status for member in members):
+            return
+        own = {keeper.child.instance for keeper in self._all_services if keeper.child}
+        known = [member for kind in STOP_ORDER for member in self._registry.members(kind) if member.instance in own]
+        if sentence := complaint(members, known):
+            self._complained = True
+            self._events.report(sentence)
 
     async def _unless_failed(self, work: Coroutine[Any, Any, Any]) -> None:
         """Awaits ``work``; raises `StartError` if a process fails for good before ``work`` is done."""

@@ -43,7 +43,13 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
         ),
     ] = 1
     nats_wait_s: Annotated[Seconds, Meta(description="seconds to wait for NATS at start")] = 60.0
-    host: Annotated[str, Meta(min_length=1, description="address to listen on")] = "127.0.0.1"
+    host: Annotated[
+        str,
+        Meta(
+            description="address to listen on; empty takes 127.0.0.1 where NATS is reached there, else this machine's "
+            "address on the way to NATS"
+        ),
+    ] = ""
     port: Annotated[Port, Meta(description="gRPC port (the gateway's HTTP port); 0 takes a free one")] = 0
     metrics_port: Annotated[Port, Meta(description="port of /healthz, /readyz and /metrics; 0 takes a free one")] = 0
     advertise: Annotated[

@@ -139,3 +139,19 @@ async def test_an_answer_over_grpc_names_it(shared: Stack) -> None:
         asked = pb.GenerateRequest(model=MODEL, text="a", sampling=sampling)
         answer = await InferenceStub(channel).Complete(pb.CompleteRequest(request=asked))
     assert list(answer.choices[0].detail.ignored) == ["structured_outputs.json" + PLACE]
+
+
+@pytest.mark.parametrize(
+    ("asked", "where"),
+    [
+        (_format({"const": "a" * 280_000}), "response_format.json_schema.schema"),
+        (_guided({"const": "a" * 280_000}), "structured_outputs.json"),
+        (_response_text({"const": "a" * 280_000}), "text.format.schema"),
+        (_chat({"properties": {f"p{place}": {"const": "a" * 1_000} for place in range(280)}}), "tools"),
+    ],
+)
+def test_all_schemas_of_a_request_are_small(asked: tuple[Any, dict[str, Any]], where: str) -> None:
+    reader, body = asked
+    with pytest.raises(InvalidRequest, match="at most 262144 in all") as refused:
+        reader(json.dumps(body).encode(), [])
+    assert refused.value.param == where

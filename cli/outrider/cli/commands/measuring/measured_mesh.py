@@ -36,4 +36,5 @@ class _Progress:
         self._status.console.print(f"{child.spec.kind} died (exit code {code}); it is started again")
 
     def report(self, line: str) -> None:
-        """Prints nothing: nobody asks this mesh to restart."""
+        """Shows which processes are waited for."""
+        self._status.update(f"starting the mesh: {line}")

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
+import msgspec
 from outrider.gateway.schemas.document import MalformedSchema
 from outrider.gateway.schemas.enforced import Enforced
 from outrider.mesh.errors import InvalidRequest
 
+MOST_BYTES = 256 << 10
+"""Bytes of all schemas of a request: more would keep the other requests of a gateway waiting."""
 _MOST_SHOWN = 400
+
+
+def require_small(schemas: Iterable[object], param: str) -> None:
+    """Raises `InvalidRequest` if ``schemas``, of the parameter ``param``, are larger in all than `MOST_BYTES`."""
+    size = sum(len(msgspec.json.encode(schema)) for schema in schemas)
+    if size > MOST_BYTES:
+        raise InvalidRequest(f"the schemas of {param} have {size} bytes, and at most {MOST_BYTES} in all", param=param)
 
 
 def enforce(read: Callable[[], Enforced], param: str, strict: bool | None, of: str = "") -> tuple[str, tuple[str, ...]]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 from outrider.gateway.doors.http.plain_json import read_plain
-from outrider.gateway.doors.schema.json_schemas import enforce
+from outrider.gateway.doors.schema.json_schemas import enforce, require_small
 from outrider.gateway.requests.request import Structure
 from outrider.gateway.schemas.enforced import Enforced, enforced
 from outrider.mesh.errors import InvalidRequest
@@ -38,6 +38,7 @@ class NamedSchema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=
 
     def structure(self, param: str) -> Structure:
         """The structure of JSON that fits the schema, which is at ``param``; raises `InvalidRequest`."""
+        require_small([self.schema], param)
         text, unenforced = enforce(lambda: self._kept, param, self.strict)
         return Structure(param, Grammar(json_schema=text), unenforced)
 
@@ -71,6 +72,7 @@ class StructuredOutputs(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
         if self.choice is not None:
             return Structure(param, Grammar(choice=Choices(texts=self.choice)))
         if self.json is not None:
+            require_small([self.json], param)
             text, unenforced = enforce(lambda: self._kept, param, strict=False)
             return Structure(param, Grammar(json_schema=text), unenforced)
         schema = _ANY_OBJECT if self.json_object else None

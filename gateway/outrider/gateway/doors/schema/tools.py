@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
-from outrider.gateway.doors.schema.json_schemas import enforce
+from outrider.gateway.doors.schema.json_schemas import enforce, require_small
 from outrider.gateway.requests.call_rules import CallableFunction, CallRules
 from outrider.gateway.schemas.enforced import Enforced, enforced
 from outrider.gateway.tool_calls.answer_reader import AnswerPiece
@@ -110,6 +110,7 @@ def read_call_rules(
         raise InvalidRequest("tool_choice may only be given with tools", param="tool_choice")
     if choice == "none":
         return None
+    require_small((tool.function.parameters for tool in tools), "tools")
     if isinstance(choice, NamedTool):
         return _forced_call(tools, choice.function.name, where)
     functions = tuple(tool.function.callable_at(f"tools[{place}].{where}") for place, tool in enumerate(tools))
