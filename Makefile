@@ -7,6 +7,7 @@ CLIENT := clients/python/outrider_client
 SBOM := PYTHONWARNINGS=ignore .venv-tools/bin/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible
 ARGS ?=
 OUTSIDE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/outrider/outside
+unexport OUTSIDE # `make test` runs none of those tests
 
 .PHONY: setup dev run test test-all outside lint types proto proto-check client-sync client-sync-check bench kernels-report kernels-bench gpu-pack gpu-proof contract chaos compat attack cluster dashboards observe typescript clients-check lock sbom audit pocket wheel metrics-table clean
 
