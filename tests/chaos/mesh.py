@@ -144,7 +144,7 @@ async def chaos_mesh(logs: Path, layout: Layout, *, secure: bool = False) -> Asy
     """
     surroundings = Surroundings(logs)
     plan, ports = _plan(logs, layout, secure)
-    surroundings.doors = ports
+    surroundings.client_ports = ports
     first, *others = plan.services
     first = replace(first, environment={**first.environment, **surroundings.environment})
     with surroundings.disk():

@@ -20,12 +20,12 @@ class Surroundings:
     """The surroundings of a mesh whose files are in ``logs``.
 
     Attributes:
-        doors: TCP ports of clients, whose packets are never lost.
+        client_ports: TCP ports of gateways for clients, whose packets are never lost.
         fallible: the names of the faults that can be made here.
     """
 
     def __init__(self, logs: Path) -> None:
-        self.doors: Sequence[int] = ()
+        self.client_ports: Sequence[int] = ()
         self._store, self._offset = logs / "nats", logs / "clock"
         libraries = [path for path in Path("/usr/lib").glob(f"*/{_FAKETIME}") if which("faketime")]
         self._faketime = libraries[0] if libraries else None
@@ -65,7 +65,7 @@ class Surroundings:
 
     async def lose_packets(self) -> list[str]:
         """Loses all packets for five seconds, but for those of clients."""
-        ports = f"{{ {', '.join(map(str, self.doors))} }}"
+        ports = f"{{ {', '.join(map(str, self.client_ports))} }}"
         rules = "table ip chaos { chain out { type filter hook output priority 0; policy drop; %s }; }"
         kept = f"tcp dport {ports} accept; tcp sport {ports} accept;"
         _run(["nft", rules % kept])

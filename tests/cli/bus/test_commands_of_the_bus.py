@@ -62,7 +62,7 @@ def test_the_one_broker_that_runs_is_found_and_of_several_none(tmp_path: Path, m
         bus = BusDirectory(tmp_path / name)
         if door:
             bus.path.mkdir()
-            bus.door.write_text(door)
+            bus.gateway_url.write_text(door)
         brokers.append(guarded_broker(bus))
         BROKERS.remember(brokers[-1].url, bus.path)
         brokers[-1].start()

@@ -7,10 +7,11 @@ import gc
 import weakref
 from collections.abc import AsyncIterator
 from contextlib import aclosing, suppress
+from typing import Any, cast
 
 import httpx
 import pytest
-from outrider.gateway.admission.caller import Caller
+from outrider.gateway.admission.caller import Caller, OwnedLimits
 from outrider.gateway.admission.memory_limits import MemoryStore
 from outrider.gateway.admission.reservation import Admission
 from outrider.gateway.generation.in_flight import Flights
@@ -18,6 +19,7 @@ from outrider.gateway.generation.record import Key, Record
 from outrider.gateway.measuring.request_meter import Meters
 from outrider.gateway.routing.job import Job
 from outrider.gateway.settings import GatewaySettings
+from outrider.gateway.streams.answer import AnswerStream
 from outrider.mesh.bus import Bus
 from outrider.mesh.errors import NotFound, Unavailable
 from outrider.mesh.registry import Registry, State
@@ -27,6 +29,7 @@ from outrider.mesh.tasks import Tasks
 from outrider.mesh.telemetry import Telemetry
 from outrider.v1.sampling_pb2 import Speculation
 from outrider.wire.sampling import SamplingParameters
+from outrider.wire.tenants import Limits
 
 from tests.gateway.raw_streams import RawStream
 from tests.gateway.stack import CONTEXT, MODEL, Stack
@@ -144,6 +147,36 @@ async def test_a_stream_may_be_one_of_a_verifier_that_cannot_be_reached(
         await tasks.cancel()
     await eventually(lambda: flights.verifiers.find("dead") is None)
     await _unknown_at_last(flights, key)
+
+
+class _Unclosable:
+    """A stream that cannot be closed without an error."""
+
+    def __init__(self, stream: AnswerStream) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    async def close(self, *, cancel: bool = True) -> None:
+        await self._stream.close(cancel=cancel)
+        raise RuntimeError("the connection broke")
+
+
+async def test_a_flight_gives_its_slots_back_though_its_streams_cannot_be_closed(flights: Flights) -> None:
+    caller = Caller(limits=(OwnedLimits("the tenant", "tenant", Limits(concurrent_streams=2)),))
+    store, served = MemoryStore(Bus()), flights.verifiers.models.find(MODEL)
+    for turn in range(2):
+        key = Key(caller.tenant, f"unclosable-{turn}")
+        sampling = SamplingParameters(seed=1, max_tokens=8).to_proto()
+        jobs = [
+            Job(f"{key.request}{choice}", served, [1, 2, 3], sampling, Speculation(), caller) for choice in ("", "-1")
+        ]
+        record = Record.of(jobs, created=1, seed=1, lingers=False, shape=b"")
+        flight = await flights.begin(key, jobs, record, Admission(caller, store, {}), resumable=False)
+        flight.streams = [cast(AnswerStream, _Unclosable(stream)) for stream in flight.streams]
+        with pytest.raises(RuntimeError, match="the connection broke"):
+            await flights.end(flight)
 
 
 async def _unknown_at_last(flights: Flights, key: Key) -> None:

@@ -77,9 +77,9 @@ class BusDirectory:
         return self.path / "nats.pid"
 
     @property
-    def door(self) -> Path:
+    def gateway_url(self) -> Path:
         """The file with the URL of the gateway, where `outrider up` runs the broker; absent elsewhere."""
-        return self.path / "door.url"
+        return self.path / "gateway.url"
 
     def seed(self, user: str) -> Path:
         """The file with the seed of ``user``."""

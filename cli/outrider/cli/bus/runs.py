@@ -26,5 +26,5 @@ def running_broker() -> str | None:
 def _mesh(bus: BusDirectory) -> str:
     """What else is known of the mesh with that broker."""
     with suppress(OSError):
-        return f" is that of {bus.door.read_text()} (logs in {bus.path.parent})"
+        return f" is that of {bus.gateway_url.read_text()} (logs in {bus.path.parent})"
     return f" (logs in {bus.path.parent})"

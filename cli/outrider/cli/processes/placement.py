@@ -156,7 +156,7 @@ def share_ports(counts: Mapping[str, int], settings: SettingsByKind, taken: Iter
     The first process of a kind has the port that is set; each further one has the next port that no other process has.
 
     Args:
-        taken: ports of the gateways' doors.
+        taken: ports of HTTP and gRPC, which further gateways share or find for themselves.
 
     Raises:
         ConfigError: ports end before all processes have one.

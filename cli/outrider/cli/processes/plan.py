@@ -123,19 +123,10 @@ def make_plan(options: UpOptions, root: Path = ROOT) -> Plan:
         nats_wait_s=settings["gateway"]["nats_wait_s"].value,
         services=[
             _service_spec(
-                kind,
-                number,
-                programs[kind],
-                ports[kind][number - 1],
-                threads.get(kind, {}),
-                options,
-                flags,
-                settings,
-                broker,
-                log_dir,
+                kind, number, programs[kind], own_flags, threads.get(kind, {}), options, settings, broker, log_dir
             )
-            for kind, count in processes.items()
-            for number in range(1, count + 1)
+            for kind, own_ports in ports.items()
+            for number, own_flags in enumerate(({**flags.get(kind, {}), **each} for each in own_ports), 1)
         ],
         patience_s={kind: values["drain_s"].value + STOP_S for kind, values in settings.items()},
         log_dir=log_dir,
@@ -233,10 +224,9 @@ def _service_spec(
     kind: str,
     number: int,
     program: str,
-    ports: Mapping[str, int],
+    flags: Mapping[str, object],
     threads: Mapping[str, int],
     options: UpOptions,
-    flags: Flags,
     settings: SettingsByKind,
     broker: BrokerPlan,
     log_dir: Path,
@@ -246,12 +236,11 @@ def _service_spec(
         command.append(f"--nats-credentials={broker.credentials}")
     if options.config:
         command.append(f"--config={options.config}")
-    values = dict(flags.get(kind, {}))
+    values = {**flags, **threads}
     if kind == "verifier" and number > options.counts[kind]:
         values["role"] = "prefill"
     if kind == "gateway" and number > 1:
         values["grpc_port"] = "0"
-    values |= {key: str(each) for key, each in (*ports.items(), *threads.items())}
     environment = {f"{PREFIX}{kind.upper()}_NATS_URL": broker.url}  # may hold a password, which all users read in `ps`
     if threads:
         environment["OMP_NUM_THREADS"] = str(threads["threads"])

@@ -78,7 +78,7 @@ class Ledger:
     def why_lacking(self) -> str | None:
         """Why records of running streams may be missing, in a few words; None if there is no reason to think so."""
         late = time.monotonic() < self._lacks_until
-        return self.trouble or ("gateways write the records of a time without the broker" if late else None)
+        return self.trouble or ("the broker was away, and gateways are still writing records" if late else None)
 
     def fail(self, error: Unavailable) -> None:
         """Sets `trouble` until `tend` finds that the broker takes records again."""

@@ -99,7 +99,7 @@ class FailOver:
         try:
             had_job = await persist(lambda: self._submit(emitted), left_s, BUSY)
         except BUSY:
-            self._left_s(time.monotonic(), bool(emitted))  # raises, rather, what ended the search
+            self._left_s(time.monotonic(), bool(emitted))  # a deadline that has passed is the reason
             raise
         metrics.resumptions.inc()
         return had_job

@@ -203,7 +203,7 @@ class TokenStream:
             return None
         if frame.finish is Finish.FILTERED:
             self._failover.cancel()
-        if source is Source.BUS and self._order.reaches(frame) and self._sources.connected:
+        if self.following and source is Source.BUS and self._order.reaches(frame) and self._sources.connected:
             self._sources.unfollow()
         self._on_failure(frame)
         return None if self.failed else self._accept(frame)

@@ -30,8 +30,7 @@ class NamedPrompts:
     """Follows the store of named prompts. Only in the event loop.
 
     Prompts that exceed the limit on pinned pages, or the share of it that a tenant may have, are left out, the latest
-    first. A prompt whose pages a request needed
-    is computed again later.
+    first. A prompt whose pages a request needed is computed again later.
 
     Args:
         bus: connection to the store.
