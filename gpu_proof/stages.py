@@ -33,7 +33,7 @@ class Stage:
 
 
 STAGES = (
-    Stage("kernels", "Kernels beside torch at shapes of models; bits of a row among others", 14),
+    Stage("kernels", "Kernels beside torch at shapes of models; bits of a row among others", 22),
     Stage("kernel_tests", "The kernels' own tests", 20),
     Stage("model_tests", "Tests of models and graphs", 14),
     Stage("captures", "Graphs: capture while another thread copies, replay", 8),

@@ -65,23 +65,62 @@ class Devices:
 
 
 class Kernel:
-    """A kernel that notes the current device at its launch."""
+    """A kernel that notes the current device at its compilations and launches."""
+
+    arg_names = ("x", "count")
 
     def __init__(self, devices: Devices) -> None:
-        self.devices, self.launched = devices, list[int]()
+        self.devices, self.compiled, self.launched = devices, list[int](), list[tuple[int, tuple[object, ...]]]()
+
+    def warmup(self, **_: object) -> Kernel:
+        self.compiled.append(self.devices.current)
+        return self
 
     def __getitem__(self, grid: tuple[int, ...]) -> Any:
-        return lambda **_: self.launched.append(self.devices.current)
+        return lambda x, count: self.launched.append((self.devices.current, (*grid, x.dtype, count)))
 
 
-@pytest.mark.parametrize("index", [0, 1, 3])
-def test_a_kernel_is_launched_on_the_device_of_its_tensors(monkeypatch: pytest.MonkeyPatch, index: int) -> None:
+@pytest.fixture
+def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
     devices = Devices()
     monkeypatch.setattr(torch.cuda, "current_device", devices)
     monkeypatch.setattr(torch.cuda, "device", devices.device)
-    kernel = Kernel(devices)
+    monkeypatch.setattr(torch.Tensor, "data_ptr", lambda self: 4 * (len(self) % 4))
+    return Kernel(devices)
+
+
+_absent = pytest.mark.skipif(torch.cuda.is_available(), reason="stands in for GPUs that are not there")
+
+
+@_absent
+@pytest.mark.parametrize("index", [0, 1, 3])
+def test_a_kernel_is_launched_on_the_device_of_its_tensors(kernel: Kernel, index: int) -> None:
     with FakeTensorMode():
         x = torch.empty(4, device=f"cuda:{index}")
         launch(kernel, (1,), {"count": 4, "x": x}, {}, Config())
-    assert kernel.launched == [index]
-    assert devices.current == 0
+    assert kernel.compiled == [index]
+    assert kernel.launched == [(index, (1, 1, 1, torch.float32, 4))]
+    assert kernel.devices.current == 0
+
+
+@_absent
+def test_a_kernel_is_compiled_once_for_all_that_is_compiled_in(kernel: Kernel) -> None:
+    with FakeTensorMode():
+        x, longer, unaligned = (torch.empty(size, device="cuda:0") for size in (4, 8, 5))
+        half = torch.empty(4, dtype=torch.float16, device="cuda:0")
+        for arguments in ({"x": x, "count": 4}, {"x": longer, "count": 5}):
+            launch(kernel, (2, 3), arguments, {}, Config())
+        assert len(kernel.compiled) == 1
+        for other in ({"x": unaligned, "count": 4}, {"x": half, "count": 4}, {"x": x, "count": 2**31}):
+            launch(kernel, (1,), other, {}, Config())
+        launch(kernel, (1,), {"x": x, "count": 4}, {"COUNT": 1}, Config())
+        launch(kernel, (1,), {"x": x, "count": 4}, {}, Config(warps=8))
+    assert len(kernel.compiled) == 6
+    assert len(kernel.launched) == 7
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_launch_gives_all_arguments_of_its_kernel(name: str) -> None:
+    for entry in entries(SHAPES[name]):
+        given = entry.launch.args.keys() | entry.launch.constants.keys()
+        assert given == set(entry.launch.kernel.arg_names), entry.variant

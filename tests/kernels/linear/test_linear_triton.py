@@ -116,7 +116,9 @@ def test_a_rows_bits_do_not_depend_on_the_others(
     x, weight = cancelling(rows, 1024, 20, dtype)
     form = pack_weight(weight, quantization)
     together = triton.linear(x, form)
-    assert 0 < together.abs().max() < 1e-3
+    # Tensor cores of Hopper add products of 8-bit floats in 14 bits, 128 of them at a time.
+    most = 0.1 if quantization == "fp8" and DEVICE.type == "cuda" else 1e-3
+    assert 0 < together.abs().max() < most
     for first, last in pairwise((0, 1, 3, rows - 1)):
         assert torch.equal(triton.linear(x[first:last], form), together[first:last])
     order = torch.randperm(rows, generator=torch.Generator().manual_seed(1)).to(DEVICE)
@@ -135,13 +137,14 @@ def test_a_row_of_nan_stays_alone(quantization: Quantization | None) -> None:
 @pytest.mark.parametrize("quantization", FORMATS)
 def test_how_a_product_is_divided_is_a_matter_of_the_weight(quantization: Quantization | None) -> None:
     form = pack_weight(torch.empty(4096, 14336, dtype=torch.bfloat16, device="meta"), quantization)
-    launches = []
-    for rows in (1, 64, 65, 700):
+    divisions = set()
+    for rows in (1, 17, 64, 65, 700):
         with record_launches() as noted:
             triton.linear(torch.empty(rows, 14336, dtype=torch.bfloat16, device="meta"), form)
-        launches.append([(launch.kernel, launch.constants, launch.config, launch.grid[2:]) for launch in noted])
-    assert all(later == launches[0] for later in launches)
-    assert len(launches[0]) == 2
+        constants = noted[-1 if len(noted) == 1 else -2].constants
+        divisions.add(tuple(constants[name] for name in ("SPLITS", "SLICES", "WORDS", "PARTS", "GROUP")))
+        assert len(noted) == 1 + (not constants["JOINED"])
+    assert len(divisions) == 1
 
 
 def test_many_rows_are_a_launch_for_each_thousand() -> None:

@@ -63,7 +63,7 @@ def of_rows(draws: Draws, order: list[int]) -> Draws:
             torch.cat([part[span] for span in spans])
             for part in (penalties.tokens, penalties.factors, penalties.biases)
         ]
-        columns["penalties"] = Penalties(sizes.cumsum(0).int().to(DEVICE), *parts)
+        columns["penalties"] = Penalties(sizes.cumsum(0).int().to(penalties.offsets.device), *parts)
     return dataclasses.replace(draws, **columns)
 
 

@@ -1,10 +1,10 @@
 """linear as Triton kernels: the weight is the left operand, unpacked in the registers that the tensor cores read.
 
 ``out.T = weight @ x.T``, so that the many output features fill the long side of the matrix instructions and the rows
-the short one. Up to `FEW_ROWS` rows, where their number may show in the bits, are one launch, in whose programs the
-warps take turns along the input features. All other products are tiles of a fixed number of rows. Where the output
-features alone make too few programs, several programs share the input features, and a second launch adds their sums in
-a fixed order.
+the short one. Few rows, where their number may show in the bits, are one launch, in whose programs the warps take
+turns along the input features. In all other products an output's sum has one order, whatever the tile is. Where the
+output features alone make too few programs for few rows, the input features are divided into shares, whose sums are
+added in order: by a second launch, or, where rows make enough programs, by the program that computes all of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import triton.language as tl
 from outrider.kernels.launch import INTERPRETED, Config, launch, product_dtype
 from outrider.kernels.linear.packed_weight import FP8_COLUMNS, MAGIC, PackedWeight
 from outrider.kernels.linear.quantize import FP8_LARGEST
-from outrider.kernels.linear.tiling import FEW_ROWS, Tile, tile_of
+from outrider.kernels.linear.tiling import Tile, tile_of
 from outrider.kernels.linear.unpacking.triton import UNPACK, group_index, numbers_at, of_group, offsets_of, per_line
 from outrider.native.quantized import UNIT_GROUP
 from torch import Tensor
@@ -49,27 +49,23 @@ def _scaled_and_biased(
     return total
 
 
-@triton.jit(do_not_specialize=["rows", "outer"])
-def _product(
-    x, words, scales, zeros, minima, scale_units, minimum_units, row_scales, bias, out, rows, outer,
+@triton.jit
+def _share_of_sums(
+    x, words, scales, zeros, minima, scale_units, minimum_units, rows, outer, row, column, split,
     K: tl.constexpr, PARTS: tl.constexpr, GROUP: tl.constexpr, ZERO: tl.constexpr, MINIMA: tl.constexpr,
-    UNIT: tl.constexpr, SCALED: tl.constexpr, BIASED: tl.constexpr, ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr, SLICES: tl.constexpr, WORDS: tl.constexpr, SPLITS: tl.constexpr, ASM: tl.constexpr,
-    MAGIC: tl.constexpr, KIND: tl.constexpr, EXACT: tl.constexpr, ALIGNED: tl.constexpr,
+    UNIT: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, SLICES: tl.constexpr, WORDS: tl.constexpr,
+    SPLITS: tl.constexpr, ASM: tl.constexpr, MAGIC: tl.constexpr, KIND: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
-    """A tile of ``weight @ x.T``, or a split's share of its sums."""
-    outer = tl.cast(outer, tl.int64) // ALIGNED * ALIGNED
+    """The sums of a tile over one split's share of the input features, [COLUMNS, ROWS]."""
     STEP: tl.constexpr = WORDS * PARTS
     BLOCKS: tl.constexpr = (K + STEP - 1) // STEP
     LINE: tl.constexpr = K if PARTS == 1 else BLOCKS * WORDS
     TOGETHER: tl.constexpr = 1 if GROUP == 0 else PARTS if GROUP % STEP == 0 else 1 if STEP % GROUP else GROUP // WORDS
     SHARE: tl.constexpr = ((BLOCKS + SLICES - 1) // SLICES + SPLITS - 1) // SPLITS * SLICES
-    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    column = tl.program_id(1).to(tl.int64) * COLUMNS + tl.arange(0, COLUMNS)
     line = tl.minimum(column, outer - 1)
     place = tl.arange(0, WORDS)
     total = tl.zeros([COLUMNS, ROWS] if SLICES == 1 else [SLICES, COLUMNS, ROWS], tl.float32)
-    first = tl.program_id(2) * SHARE
+    first = split * SHARE
     for block in range(first, tl.minimum(first + SHARE, BLOCKS), SLICES):
         turn = block if SLICES == 1 else block + tl.arange(0, SLICES)
         at = offsets_of(turn * WORDS, line * LINE, place, SLICES)
@@ -117,8 +113,33 @@ def _product(
                     total -= sums * minimum
     if SLICES > 1:
         total = tl.sum(total, 0)
+    return total
+
+
+@triton.jit(do_not_specialize=["rows", "outer"])
+def _product(
+    x, words, scales, zeros, minima, scale_units, minimum_units, row_scales, bias, out, rows, outer,
+    K: tl.constexpr, PARTS: tl.constexpr, GROUP: tl.constexpr, ZERO: tl.constexpr, MINIMA: tl.constexpr,
+    UNIT: tl.constexpr, SCALED: tl.constexpr, BIASED: tl.constexpr, ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr, SLICES: tl.constexpr, WORDS: tl.constexpr, SPLITS: tl.constexpr, JOINED: tl.constexpr,
+    ASM: tl.constexpr, MAGIC: tl.constexpr, KIND: tl.constexpr, EXACT: tl.constexpr, ALIGNED: tl.constexpr,
+):  # fmt: skip
+    """A tile of ``weight @ x.T``; one split's share of its sums where other programs have the other splits."""
+    outer = tl.cast(outer, tl.int64) // ALIGNED * ALIGNED
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    column = tl.program_id(1).to(tl.int64) * COLUMNS + tl.arange(0, COLUMNS)
+    total = _share_of_sums(
+        x, words, scales, zeros, minima, scale_units, minimum_units, rows, outer, row, column, tl.program_id(2),
+        K, PARTS, GROUP, ZERO, MINIMA, UNIT, ROWS, COLUMNS, SLICES, WORDS, SPLITS, ASM, MAGIC, KIND, EXACT,
+    )  # fmt: skip
+    if JOINED:
+        for split in range(1, SPLITS):
+            total += _share_of_sums(
+                x, words, scales, zeros, minima, scale_units, minimum_units, rows, outer, row, column, split,
+                K, PARTS, GROUP, ZERO, MINIMA, UNIT, ROWS, COLUMNS, SLICES, WORDS, SPLITS, ASM, MAGIC, KIND, EXACT,
+            )  # fmt: skip
     inside = (row < rows)[None, :] & (column < outer)[:, None]
-    if SPLITS == 1:
+    if SPLITS == 1 or JOINED:
         within = (column < outer)[:, None]
         r, c = tl.minimum(row, rows - 1)[None, :], column[:, None]
         total = _scaled_and_biased(total, scales, row_scales, bias, r, c, within, SCALED, BIASED)
@@ -184,16 +205,17 @@ def linear(x: Tensor, weight: PackedWeight, bias: Tensor | None = None, *, stric
     if not strict and len(x) > 64 and weight.scales is None:
         return torch.nn.functional.linear(x, weight.words, bias)
     out = torch.empty(len(x), weight.out_features, dtype=x.dtype, device=x.device)
-    few = not strict and len(x) <= FEW_ROWS
+    tile = tile_of(weight, len(x), strict=strict)
     for start in range(0, len(x), _MOST_ROWS):
-        _tiles(x[start : start + _MOST_ROWS], weight, bias, out[start : start + _MOST_ROWS], tile_of(weight, few))
+        _tiles(x[start : start + _MOST_ROWS], weight, bias, out[start : start + _MOST_ROWS], tile)
     return out
 
 
 def _tiles(x: Tensor, weight: PackedWeight, bias: Tensor | None, out: Tensor, tile: Tile) -> None:
     rows, outer = out.shape
     inputs, row_scales = rows_to_fp8(x) if weight.fp8 else (x, x)
-    shares = out if tile.splits == 1 else torch.empty(tile.splits, rows, outer, dtype=torch.float32, device=x.device)
+    joined = tile.splits == 1 or tile.joined
+    shares = out if joined else torch.empty(tile.splits, rows, outer, dtype=torch.float32, device=x.device)
     finish: dict[str, Tensor | int] = {
         "scales": out if weight.scales is None else weight.scales,
         "row_scales": row_scales,
@@ -204,11 +226,11 @@ def _tiles(x: Tensor, weight: PackedWeight, bias: Tensor | None, out: Tensor, ti
     of_groups = {name: getattr(weight, name) for name in ("zeros", "minima", "scale_units", "minimum_units")}
     tensors = {name: value if isinstance(value, Tensor) else out for name, value in of_groups.items()}
     args: dict[str, Tensor | int] = {"x": inputs, "words": weight.words, "out": shares, **tensors, **finish}
-    grid = (triton.cdiv(rows, tile.rows), triton.cdiv(outer, tile.columns), tile.splits)
+    grid = (triton.cdiv(rows, tile.rows), triton.cdiv(outer, tile.columns), 1 if joined else tile.splits)
     scaled = 0 if weight.scales is None or weight.group else 2 if weight.fp8 else 1
     constants = {"SCALED": scaled, "BIASED": bias is not None, "SPLITS": tile.splits}
     launch(_product, grid, args, constants | _layout(weight, tile), tile.config)
-    if tile.splits > 1:
+    if not joined:
         blocks = (rows, triton.cdiv(outer, 1024))
         launch(_add_shares, blocks, {"shares": shares, "out": out, **finish}, constants | {"BLOCK": 1024}, Config())
 
@@ -225,6 +247,7 @@ def _layout(weight: PackedWeight, tile: Tile) -> dict[str, Any]:
         "COLUMNS": tile.columns,
         "SLICES": tile.slices,
         "WORDS": tile.words,
+        "JOINED": tile.joined,
         "ASM": None if INTERPRETED else UNPACK.get((weight.parts, weight.dtype)),
         "MAGIC": MAGIC[weight.dtype],
         "KIND": _KINDS[product_dtype(weight.words.dtype if weight.fp8 else weight.dtype)],

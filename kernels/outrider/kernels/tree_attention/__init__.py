@@ -30,13 +30,15 @@ class AttentionPlan(Protocol):
     """One step's attention.
 
     Attributes:
-        queries: to be written before each layer's attention by `outrider.kernels.rope_kv_write`: rotated, and scaled
-            by ``scale``.
         scale: 1 / sqrt(head_dim), times log2(e) where the plan computes powers of two.
     """
 
-    queries: Tensor
     scale: float
+
+    @property
+    def queries(self) -> Tensor:
+        """Written before each layer's attention by `outrider.kernels.rope_kv_write`: rotated, and scaled."""
+        ...
 
     def attend(self, layer: int) -> Tensor:
         """Attention in one layer, over queries, keys and values already written.

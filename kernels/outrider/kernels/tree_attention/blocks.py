@@ -16,29 +16,36 @@ class BlockShape:
     Attributes:
         rows: rows times heads of a group.
         tile: positions loaded at once.
-        config: the same for every kind of work, so that a row's sums keep one order.
-        folds: whether sequences of this shape can be long enough to fold their spans themselves.
+        config: of the compilation.
     """
 
     rows: int
     tile: int
     config: Config
-    folds: bool = True
 
 
-def block_shape(dtype: torch.dtype, pool: KvPool, rows: int, strict: bool) -> BlockShape:
-    """The shape for sequences of up to ``rows`` rows times heads; in strict mode ``rows`` changes nothing.
+def far_shape(dtype: torch.dtype, pool: KvPool, rows: int) -> BlockShape:
+    """The shape for far positions of sequences of up to ``rows`` rows times heads.
 
-    No supported compiler spills registers with these shapes.
+    A row has the same bits in both shapes of a dtype: tiles are the same, no sum is shared between warps, and tensor
+    cores add the products of 16-bit numbers in one order in both of their instructions (``mma.sync`` and ``wgmma``,
+    measured on an H100). With codes of 8 bits the instructions take the elements of a head in different orders.
     """
+    if dtype == torch.float32 or pool.head_dim > 128:
+        return near_shape(dtype, pool)
+    if pool.scales is not None:
+        return BlockShape(16, 32, Config(1, 2, fused=False))
+    if rows <= 16:
+        return BlockShape(16, 64, Config(1, 3, fused=False))
+    return BlockShape(64, 64, Config(4, 3, fused=False))
+
+
+def near_shape(dtype: torch.dtype, pool: KvPool) -> BlockShape:
+    """The shape for near positions, and for far ones where there is no other."""
     if dtype == torch.float32 and pool.head_dim > 128:
         return BlockShape(16, 16, Config(8, 1, fused=False))
     if dtype == torch.float32:
         return BlockShape(16, 32, Config(4, 2 if pool.head_dim <= 64 else 1, fused=False))
     if pool.head_dim > 128:
         return BlockShape(32, 64, Config(8, 1, fused=False))
-    if pool.scales is not None:
-        return BlockShape(32, 64, Config(8, 2, fused=False))
-    if strict or rows > 16:
-        return BlockShape(64, 64, Config(8, 2, fused=False))
-    return BlockShape(16, 64, Config(4, 3, fused=False), folds=False)
+    return BlockShape(16, 64, Config(2, 2, fused=False))

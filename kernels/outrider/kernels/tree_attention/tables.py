@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
-from outrider.kernels.batch import RaggedBatch, SequenceRows, Tree
+from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.kernels.tree_attention.spans import MOST_NODES, MOST_SPANS, Indices, far_end, span
 from torch import Tensor
 
-ITEM = 8
-"""Numbers of an item: sequence, first row, rows, first position, end, span (0 where rows of all spans take part),
-kind, and for far positions the place of the partial result among those of a row."""
-FAR, CAUSAL, PATH, BITS = range(4)
-"""Kinds of items: positions that all rows share; near positions by position, by a row's path, by nodes' bits."""
+ITEM = 7
+"""Numbers of an item: sequence, first row, rows, first position, end; then of a far item its span, and the place of
+its partial result among those of a row; of a near item 0, and whether its rows are those of a tree."""
 FOLDED_FROM = 128
 """Rows of a sequence from which on one program takes all far spans of some rows, since there are enough programs."""
 _ALIGNMENT = 4
-
-Item = tuple[int, int, int, int, int, int, int, int]
+"""Tables begin at multiples of so many int32."""
+_LONG = ("positions", "slots", "ancestors")
+"""Tables of int64."""
+_NO_WORK = {"items": 0, "folded": 0, "near": 0, "counts": 0, "slots": -1}
+"""What stands for no work beyond a step's own."""
 
 
 class Capacity(NamedTuple):
@@ -29,18 +33,19 @@ class Capacity(NamedTuple):
 
     Attributes:
         rows: most rows of a step, and most sequences.
-        items: most items.
+        items: most items of far positions.
+        folded: most items that take several spans.
         pages: most pages of a sequence.
     """
 
     rows: int
     items: int
+    folded: int
     pages: int
 
-    @property
-    def partials(self) -> int:
-        """Most partial results of so many rows."""
-        return self.rows * (MOST_SPANS + 1)
+    def partials(self, block: int) -> int:
+        """Most partial results, where an item has ``block`` rows."""
+        return self.rows + min(self.rows * MOST_SPANS, (self.items + self.folded) * block)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,164 +53,224 @@ class Layout:
     """Parameters of the cutting.
 
     Attributes:
-        block: rows of a sequence that one program takes.
+        block: rows of a sequence that one program takes, behind far positions.
+        near: the same of near positions.
         by_path: whether near positions of a tree are gathered row by row, so that the tree's shape changes no bits.
     """
 
     block: int
+    near: int
     by_path: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Tables:
-    """Tensors of one step.
+class StepTables:
+    """One step's tables in the host's memory.
 
     Attributes:
-        items: int32 [items, `ITEM`].
+        items: int32 [items, `ITEM`], far positions.
         folded: the same of items that take several spans.
+        near: the same of near positions.
         spans: int32 [rows], positions of a far span of each row.
         starts: int32 [rows], index of each row's first partial result.
         counts: int32 [rows], how many partial results each row has.
         paths: int32 [rows, 64], the node at each depth of each row's path.
         contexts: int32 [sequences].
         pages: int32 [sequences, most pages].
+        positions: int64 [rows].
+        slots: int64 [rows], where each row's keys and values are written; -1 in rows without work.
         ancestors: int64 [rows], bit j where node j is seen.
-        partials: number of partial results of the step.
+    """
+
+    items: Indices
+    folded: Indices
+    near: Indices
+    spans: Indices
+    starts: Indices
+    counts: Indices
+    paths: Indices
+    contexts: Indices
+    pages: Indices
+    positions: Indices
+    slots: Indices
+    ancestors: Indices
+
+    @classmethod
+    def build(cls, batch: RaggedBatch, layout: Layout, page_count: int) -> StepTables:
+        """The tables of ``batch`` over a pool of ``page_count`` pages.
+
+        Raises:
+            ValueError: a tree has more than 64 nodes, or a page is not in the pool.
+        """
+        rows = _Rows.of(batch)
+        far, counts = far_end(rows.positions), np.ones(batch.rows, np.int64)
+        spans = span(far)
+        counts += np.where(rows.folds, far > 0, -(-far // spans))
+        items, folded = _far_items(rows, far, spans, layout.block)
+        return cls(
+            items=items,
+            folded=folded,
+            near=_near_items(rows, far, layout),
+            spans=spans,
+            starts=np.cumsum(counts) - counts,
+            counts=counts,
+            paths=_paths(rows.ancestors),
+            contexts=rows.contexts,
+            pages=_pages(batch.sequences, page_count),
+            positions=rows.positions,
+            slots=batch.host_slots,
+            ancestors=rows.ancestors.view(np.int64),
+        )
+
+    @property
+    def capacity(self) -> Capacity:
+        """The least that holds them."""
+        return Capacity(len(self.counts), len(self.items), len(self.folded), self.pages.shape[1])
+
+    @property
+    def partials(self) -> int:
+        """Partial results of the step."""
+        return int(self.starts[-1] + self.counts[-1])
+
+
+class Tables:
+    """Tables on a device, in one buffer, so that a step's are one transfer.
+
+    Attributes:
+        capacity: what they hold.
+        items: as `StepTables` describes them, and so are all others.
+
+    Args:
+        capacity: what they hold.
+        device: of the tensors.
     """
 
     items: Tensor
     folded: Tensor
+    near: Tensor
     spans: Tensor
     starts: Tensor
     counts: Tensor
     paths: Tensor
     contexts: Tensor
     pages: Tensor
+    positions: Tensor
+    slots: Tensor
     ancestors: Tensor
-    partials: int
 
-    @classmethod
-    def build(cls, batch: RaggedBatch, layout: Layout, page_count: int) -> Tables:
-        """The tables of ``batch`` over a pool of ``page_count`` pages.
+    def __init__(self, capacity: Capacity, device: torch.device) -> None:
+        self.capacity = capacity
+        shapes = _shapes(capacity)
+        sizes = [-(-prod(shape) * (1 + (name in _LONG)) // _ALIGNMENT) * _ALIGNMENT for name, shape in shapes.items()]
+        self._host = torch.zeros(sum(sizes), dtype=torch.int32, pin_memory=device.type == "cuda")
+        self._copied = torch.Event(device=device) if device.type == "cuda" else None
+        self._buffer = self._host.to(device)
+        self._parts = dict[str, Indices]()
+        places = zip(shapes.items(), torch.split(self._host, sizes), torch.split(self._buffer, sizes), strict=True)
+        for (name, shape), on_host, on_device in places:
+            self._parts[name] = _view(on_host, name, shape).numpy()
+            setattr(self, name, _view(on_device, name, shape))
 
-        Raises:
-            ValueError: a tree has more than 64 nodes, or a page is not in the pool.
-        """
-        works = [_sequence_work(batch, index, layout) for index in range(len(batch.sequences))]
-        counts = np.concatenate([work.counts for work in works])
-        tables = (
-            _items([item for work in works for item in work.items]),
-            _items([item for work in works for item in work.folded]),
-            np.concatenate([work.spans for work in works]),
-            np.cumsum(counts) - counts,
-            counts,
-            _paths(batch),
-            np.array([sequence.context for sequence in batch.sequences]),
-            _pages(batch.sequences, page_count),
-        )
-        device = batch.slots.device
-        items, folded, spans, starts, counts_, paths, contexts, pages = _to_device(tables, device)
-        ancestors = torch.from_numpy(_ancestors(batch)).to(device)
-        return cls(items, folded, spans, starts, counts_, paths, contexts, pages, ancestors, int(counts.sum()))
-
-    @classmethod
-    def empty(cls, capacity: Capacity, device: torch.device) -> Tables:
-        """Tables without work, to be filled by `load`."""
-        rows, items, pages = capacity
-
-        def zeros(*shape: int) -> Tensor:
-            return torch.zeros(shape, dtype=torch.int32, device=device)
-
-        return cls(
-            items=zeros(items, ITEM),
-            folded=zeros(0, ITEM),
-            spans=zeros(rows),
-            starts=zeros(rows),
-            counts=zeros(rows),
-            paths=zeros(rows, MOST_NODES),
-            contexts=zeros(rows),
-            pages=zeros(rows, pages),
-            ancestors=torch.zeros(rows, dtype=torch.int64, device=device),
-            partials=capacity.partials,
-        )
-
-    def load(self, step: Tables) -> None:
+    def load(self, step: StepTables) -> None:
         """Copies a step's tables into these, which must be large enough; the rest of them holds no work."""
-        for name in ("spans", "starts", "paths", "contexts", "ancestors"):
+        if self._copied is not None:
+            self._copied.synchronize()
+        for name, whole in self._parts.items():
             part = getattr(step, name)
-            getattr(self, name)[: len(part)].copy_(part)
-        self.pages[: len(step.pages), : step.pages.shape[1]].copy_(step.pages)
-        for whole, part in ((self.items, step.items), (self.counts, step.counts)):
-            whole[: len(part)].copy_(part)
-            whole[len(part) :].zero_()
+            whole[tuple(map(slice, part.shape))] = part
+            if name in _NO_WORK:
+                whole[len(part) :] = _NO_WORK[name]
+        self._buffer.copy_(self._host, non_blocking=True)
+        if self._copied is not None:
+            self._copied.record()
+
+
+def _shapes(capacity: Capacity) -> dict[str, tuple[int, ...]]:
+    rows, items, folded, pages = capacity
+    counted: dict[str, tuple[int, ...]] = {"items": (items, ITEM), "folded": (folded, ITEM), "near": (rows, ITEM)}
+    of_rows: dict[str, tuple[int, ...]] = dict.fromkeys(("spans", "starts", "counts", "contexts", *_LONG), (rows,))
+    return counted | of_rows | {"paths": (rows, MOST_NODES), "pages": (rows, pages)}
+
+
+def _view(part: Tensor, name: str, shape: tuple[int, ...]) -> Tensor:
+    whole = part.view(torch.int64) if name in _LONG else part
+    return whole[: prod(shape)].view(shape)
 
 
 @dataclass(frozen=True, slots=True)
-class _SequenceWork:
-    items: list[Item]
-    folded: list[Item]
-    spans: Indices
-    counts: Indices
+class _Rows:
+    """The step's rows, and the sequences that they belong to.
+
+    Attributes:
+        sequence: [rows], index of each row's sequence.
+        within: [rows], place of each row in its sequence's rows.
+        positions: [rows].
+        folds: [rows], whether one program takes all far spans.
+        contexts: [sequences].
+        ends: [sequences], contexts and nodes.
+        trees: [sequences], whether the rows are nodes of a tree with more than one.
+        ancestors: uint64 [rows], see `Tables`.
+    """
+
+    sequence: Indices
+    within: Indices
+    positions: Indices
+    folds: npt.NDArray[np.bool_]
+    contexts: Indices
+    ends: Indices
+    trees: npt.NDArray[np.bool_]
+    ancestors: npt.NDArray[np.uint64]
+
+    @classmethod
+    def of(cls, batch: RaggedBatch) -> _Rows:
+        counts = np.array([sequence.rows for sequence in batch.sequences])
+        nodes = np.array([sequence.nodes for sequence in batch.sequences])
+        contexts = np.array([sequence.context for sequence in batch.sequences])
+        trees = np.array([sequence.parents is not None for sequence in batch.sequences]) & (nodes > 1)
+        sequence = np.repeat(np.arange(len(counts)), counts)
+        within = np.arange(batch.rows) - np.array(batch.starts)[sequence]
+        folds = (counts >= FOLDED_FROM)[sequence]
+        ancestors = _ancestors(batch)
+        return cls(sequence, within, batch.host_positions, folds, contexts, contexts + nodes, trees, ancestors)
+
+    def blocks(self, size: int | Indices) -> tuple[Indices, Indices]:
+        """First rows of blocks of ``size`` rows of a sequence, and the number of rows of each."""
+        firsts = np.flatnonzero(self.within % size == 0)
+        return firsts, np.diff(firsts, append=len(self.within))
 
 
-def _sequence_work(batch: RaggedBatch, index: int, layout: Layout) -> _SequenceWork:
-    """The items of one sequence."""
-    start, sequence = batch.starts[index], batch.sequences[index]
-    positions = batch.host_positions[start : start + sequence.rows]
-    far, counts = far_end(positions), np.ones(sequence.rows, np.int64)
-    spans = span(far)
-    work = _SequenceWork([], [], spans, counts)
-    folds = sequence.rows >= FOLDED_FROM
-    for width in map(int, np.unique(spans)):
-        ends = np.where(spans == width, far, 0)
-        counts += np.minimum(-(-ends // width), 1 if folds else MOST_NODES)
-        for row, rows in _blocks(sequence.rows, layout.block):
-            end = int(ends[row : row + rows].max())
-            chunks = [(0, end)] if folds else [(b, min(b + width, end)) for b in range(0, end, width)]
-            target = work.folded if folds else work.items
-            target += [(index, start + row, rows, *c, width, FAR, i) for i, c in enumerate(chunks) if c[0] < c[1]]
-    work.items.extend(_near(index, start, sequence, positions, far, batch.trees[index], layout))
-    return work
+def _far_items(rows: _Rows, far: Indices, spans: Indices, size: int) -> tuple[Indices, Indices]:
+    """Items of far positions, and those that take several spans: of each block, those of rows with the same span."""
+    firsts, counts = rows.blocks(size)
+    block = np.repeat(np.arange(len(firsts)), counts)
+    keys, place = np.unique(block * 2**32 + spans, return_inverse=True)
+    ends = np.zeros(len(keys), np.int64)
+    np.maximum.at(ends, place, far)
+    block, width = keys // 2**32, keys % 2**32
+    folded = rows.folds[firsts[block]]
+    pieces = np.where(folded, ends > 0, -(-ends // width))
+    item = np.repeat(np.arange(len(keys)), pieces)
+    index = np.arange(len(item)) - (np.cumsum(pieces) - pieces)[item]
+    block, width, ends, folded = block[item], width[item], ends[item], folded[item]
+    begin = index * width
+    ends = np.where(folded, ends, np.minimum(begin + width, ends))
+    items = np.stack([rows.sequence[firsts[block]], firsts[block], counts[block], begin, ends, width, index], 1)
+    return items[~folded], items[folded]
 
 
-def _near(
-    index: int,
-    start: int,
-    sequence: SequenceRows,
-    positions: Indices,
-    far: Indices,
-    tree: Tree | None,
-    layout: Layout,
-) -> Iterator[Item]:
-    """Items for the near positions of a sequence's rows."""
-    chain = tree is None or sequence.nodes == 1
-    by_path = not chain and layout.by_path
-    kind = CAUSAL if chain else PATH if by_path else BITS
-    for row, rows in _blocks(sequence.rows, 1 if by_path else layout.block):
-        begin, last = int(far[row : row + rows].min()), int(positions[row : row + rows].max())
-        end = sequence.context + sequence.nodes if kind == BITS else last + 1
-        yield (index, start + row, rows, begin, end, 0, kind, 0)
+def _near_items(rows: _Rows, far: Indices, layout: Layout) -> Indices:
+    """Items of near positions."""
+    alone = rows.trees & layout.by_path
+    firsts, counts = rows.blocks(np.where(alone, 1, layout.near)[rows.sequence])
+    sequence = rows.sequence[firsts]
+    tree = rows.trees[sequence]
+    last = np.maximum.reduceat(rows.positions, firsts) + 1
+    ends = last if layout.by_path else np.where(tree, rows.ends[sequence], last)
+    begins = np.minimum.reduceat(far, firsts)
+    return np.stack([sequence, firsts, counts, begins, ends, np.zeros_like(ends), tree], 1)
 
 
-def _blocks(rows: int, block: int) -> Iterator[tuple[int, int]]:
-    for row in range(0, rows, block):
-        yield row, min(block, rows - row)
-
-
-def _items(items: list[Item]) -> Indices:
-    return np.array(items, np.int64).reshape(-1, ITEM)
-
-
-def _paths(batch: RaggedBatch) -> Indices:
-    paths = np.zeros((batch.rows, MOST_NODES), np.int64)
-    for start, sequence, tree in zip(batch.starts, batch.sequences, batch.trees, strict=True):
-        if tree is not None:
-            rows, nodes = np.nonzero(tree.visible(sequence.rows))
-            paths[start + rows, np.array(tree.depths)[nodes]] = nodes
-    return paths
-
-
-def _ancestors(batch: RaggedBatch) -> Indices:
+def _ancestors(batch: RaggedBatch) -> npt.NDArray[np.uint64]:
     bits = np.zeros(batch.rows, np.uint64)
     for start, sequence, tree in zip(batch.starts, batch.sequences, batch.trees, strict=True):
         if tree is None:
@@ -213,25 +278,26 @@ def _ancestors(batch: RaggedBatch) -> Indices:
         if sequence.nodes > MOST_NODES:
             raise ValueError(f"a tree has {sequence.nodes} nodes; attention on a GPU takes at most {MOST_NODES}")
         bits[start : start + sequence.rows] = tree.paths[-sequence.rows :]
-    return bits.view(np.int64)
+    return bits
+
+
+def _paths(ancestors: npt.NDArray[np.uint64]) -> Indices:
+    """The nodes that each row sees, in order: [rows, 64]. A parent comes before its child, so that is by depth."""
+    paths = np.zeros((len(ancestors), MOST_NODES), np.int64)
+    row, node = np.nonzero(np.unpackbits(ancestors[:, None].view(np.uint8), axis=1, bitorder="little"))
+    first = np.searchsorted(row, row)
+    paths[row, np.arange(len(row)) - first] = node
+    return paths
 
 
 def _pages(sequences: Sequence[SequenceRows], page_count: int) -> Indices:
-    table = np.zeros((len(sequences), max(len(sequence.pages) for sequence in sequences)), np.int64)
-    for row, sequence in enumerate(sequences):
-        table[row, : len(sequence.pages)] = sequence.pages
+    counts = np.array([len(sequence.pages) for sequence in sequences])
+    table = np.zeros((len(sequences), counts.max()), np.int64)
+    table[np.arange(counts.max()) < counts[:, None]] = np.fromiter(
+        chain.from_iterable(sequence.pages for sequence in sequences), np.int64, counts.sum()
+    )
     if table.min() < 0 or table.max() >= page_count:
         raise ValueError(
             f"pages {int(table.min())} to {int(table.max())} are named; the pool has 0 to {page_count - 1}"
         )
     return table
-
-
-def _to_device(tables: Sequence[Indices], device: torch.device) -> list[Tensor]:
-    """The tables as int32 on the device, in one transfer; each begins at a multiple of 16 bytes."""
-    flat = [table.astype(np.int32).ravel() for table in tables]
-    padded = [np.concatenate([part, np.zeros(-len(part) % _ALIGNMENT, np.int32)]) for part in flat]
-    whole = torch.from_numpy(np.concatenate(padded))
-    on_device = whole.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else whole.to(device)
-    parts = torch.split(on_device, [len(part) for part in padded])
-    return [p[: len(f)].view(t.shape) for p, f, t in zip(parts, flat, tables, strict=True)]

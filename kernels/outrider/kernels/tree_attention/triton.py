@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,13 +20,11 @@ from outrider.kernels.batch import RaggedBatch
 from outrider.kernels.kv_codes.triton import decode, kind, raw, unit
 from outrider.kernels.launch import Config, launch, product_dtype
 from outrider.kernels.pool import KvPool
-from outrider.kernels.tree_attention import check_attention, tables
-from outrider.kernels.tree_attention.blocks import block_shape
+from outrider.kernels.tree_attention import check_attention
+from outrider.kernels.tree_attention.blocks import BlockShape, far_shape, near_shape
 from outrider.kernels.tree_attention.spans import LOG2_E, MOST_NODES, UNIT
-from outrider.kernels.tree_attention.tables import ITEM, Capacity, Layout, Tables
+from outrider.kernels.tree_attention.tables import ITEM, Capacity, Layout, StepTables, Tables
 from torch import Tensor
-
-FAR, PATH, BITS = (tl.constexpr(kind) for kind in (tables.FAR, tables.PATH, tables.BITS))
 
 _NO_WINDOW = 2**30
 """A window that is longer than any sequence."""
@@ -46,20 +45,23 @@ def _fold(top, total, sums, next_top, next_total, next_sums):
 
 
 @triton.jit
-def _values(place, inside, PRODUCT: tl.constexpr, KIND: tl.constexpr):
-    if KIND:
-        return decode(tl.load(place, inside, other=0), KIND).to(PRODUCT)
-    return tl.load(place, inside, other=0.0).to(PRODUCT)
+def _values(place, inside, PRODUCT: tl.constexpr, KIND: tl.constexpr, WHOLE: tl.constexpr):
+    """Keys or values at ``place``; where they are ``WHOLE``, all are inside."""
+    value = tl.load(place) if WHOLE else tl.load(place, inside, other=0 if KIND else 0.0)
+    return decode(value, KIND).to(PRODUCT) if KIND else value.to(PRODUCT)
 
 
 @triton.jit
 def _span(
-    q, visible_from, visible_to, ancestors, path, kv, scales, pages, begin, end, context, path_from, tree_from, head,
-    page_count,
-    GROUP_ROWS: tl.constexpr, TILE: tl.constexpr, PAGE: tl.constexpr, KV_HEADS: tl.constexpr, DIM: tl.constexpr,
-    BLOCK_D: tl.constexpr, KIND: tl.constexpr, PRODUCT: tl.constexpr, PRECISION: tl.constexpr,
+    q, visible_from, visible_to, ancestors, path, kv, scales, pages, begin, end, context, tree_from, head, page_count,
+    FAR: tl.constexpr, BY_PATH: tl.constexpr, GROUP_ROWS: tl.constexpr, TILE: tl.constexpr, PAGE: tl.constexpr,
+    KV_HEADS: tl.constexpr, DIM: tl.constexpr, BLOCK_D: tl.constexpr, KIND: tl.constexpr, PRODUCT: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """The partial softmax sum of rows [GROUP_ROWS] over positions ``begin`` to ``end - 1``."""
+    """The partial softmax sum of rows [GROUP_ROWS] over positions ``begin`` to ``end - 1``.
+
+    Far positions are whole tiles, and their tokens lie in order.
+    """
     top = tl.full([GROUP_ROWS], float("-inf"), tl.float32)
     total = tl.zeros([GROUP_ROWS], tl.float32)
     sums = tl.zeros([GROUP_ROWS, BLOCK_D], tl.float32)
@@ -67,23 +69,27 @@ def _span(
     first = begin + tl.maximum(tl.min(visible_from) - begin, 0) // TILE * TILE
     for tile in range(first, end, TILE):
         position = tile + tl.arange(0, TILE)
+        seen = (position[None, :] >= visible_from[:, None]) & (position[None, :] <= visible_to[:, None])
         inside = position < end
-        depth = position - context
-        on_path = inside & (position >= path_from)
-        token = tl.where(on_path, context + tl.load(path + depth, on_path, other=0), position)
-        page = tl.load(pages + token // PAGE, inside, other=0)
-        tl.device_assert((page >= 0) & (page < page_count), "a page id is out of range")
+        loaded = (element < DIM)[None, :] if FAR else inside[:, None] & (element < DIM)[None, :]
+        token = position
+        if not FAR:
+            depth = position - context
+            in_tree = inside & (position >= tree_from)
+            if BY_PATH:
+                token = tl.where(in_tree, context + tl.load(path + depth, in_tree, other=0), position)
+            else:
+                bit = (ancestors[:, None] >> tl.where(in_tree, depth, 0)[None, :].to(tl.int64)) & 1
+                seen = tl.where(in_tree[None, :], bit != 0, seen)
+        page = tl.load(pages + token // PAGE) if FAR else tl.load(pages + token // PAGE, inside, other=0)
         slot = page.to(tl.int64) * PAGE + token % PAGE
+        tl.device_assert((page >= 0) & (page < page_count), "a page id is out of range")
         place = (slot * 2 * KV_HEADS + head)[:, None] * DIM + element[None, :]
-        loaded = inside[:, None] & (element < DIM)[None, :]
-        keys = _values(kv + place, loaded, PRODUCT, KIND)
+        keys = _values(kv + place, loaded, PRODUCT, KIND, FAR and DIM == BLOCK_D)
         scores = tl.dot(q, tl.trans(keys), input_precision=PRECISION)
         if KIND:
             scores *= (tl.load(scales + slot * 2 * KV_HEADS + head, inside, other=0.0) * unit(KIND))[None, :]
-        seen = (position[None, :] >= visible_from[:, None]) & (position[None, :] <= visible_to[:, None])
-        in_tree = inside & (position >= tree_from)
-        bit = (ancestors[:, None] >> tl.where(in_tree, depth, 0)[None, :].to(tl.int64)) & 1
-        scores = tl.where(tl.where(in_tree[None, :], bit != 0, seen), scores, float("-inf"))
+        scores = tl.where(seen, scores, float("-inf"))
         joint = tl.maximum(top, tl.max(scores, 1))
         safe = tl.where(joint == float("-inf"), 0.0, joint)
         weights = tl.exp2(scores - safe[:, None])
@@ -92,7 +98,7 @@ def _span(
         if KIND:
             scale = tl.load(scales + (slot * 2 + 1) * KV_HEADS + head, inside, other=0.0) * unit(KIND)
             weights *= scale[None, :]
-        values = _values(kv + place + KV_HEADS * DIM, loaded, PRODUCT, KIND)
+        values = _values(kv + place + KV_HEADS * DIM, loaded, PRODUCT, KIND, FAR and DIM == BLOCK_D)
         sums = tl.dot(weights.to(PRODUCT), values, sums * shrink[:, None], input_precision=PRECISION)
         top = joint
     return top, total, sums
@@ -103,8 +109,8 @@ def _attend(
     queries, kv, scales, items, positions, spans, starts, counts, ancestors, paths, contexts, pages,
     sums_out, stats_out, most_pages, page_count, row_count, window,
     GROUP_ROWS: tl.constexpr, GROUP: tl.constexpr, UNIT: tl.constexpr, TILE: tl.constexpr, PAGE: tl.constexpr,
-    KV_HEADS: tl.constexpr, DIM: tl.constexpr, BLOCK_D: tl.constexpr, KIND: tl.constexpr,
-    FOLDS: tl.constexpr, PRODUCT: tl.constexpr, PRECISION: tl.constexpr, ITEM: tl.constexpr,
+    KV_HEADS: tl.constexpr, DIM: tl.constexpr, BLOCK_D: tl.constexpr, KIND: tl.constexpr, FAR: tl.constexpr,
+    FOLDS: tl.constexpr, BY_PATH: tl.constexpr, PRODUCT: tl.constexpr, PRECISION: tl.constexpr, ITEM: tl.constexpr,
     MOST_NODES: tl.constexpr,
 ):  # fmt: skip
     item = items + tl.program_id(0) * ITEM
@@ -117,20 +123,22 @@ def _attend(
     begin = tl.load(item + 3)
     end = tl.load(item + 4)
     span = tl.load(item + 5)
-    kind = tl.load(item + 6)
     lane = tl.arange(0, GROUP_ROWS)
     row = tl.minimum(first + lane // GROUP, row_count - 1)
     position = tl.load(positions + row).to(tl.int32)
     far_end = tl.maximum(position - (MOST_NODES - 1), 0) // UNIT * UNIT
-    visible_from = tl.maximum(tl.where(kind == FAR, begin, far_end), position - window + 1)
-    visible_to = tl.where(kind == FAR, tl.minimum(end, far_end) - 1, position)
+    if FAR:
+        visible_from = tl.maximum(begin, position - window + 1)
+        visible_to = tl.minimum(end, far_end) - 1
+    else:
+        visible_from = tl.maximum(far_end, position - window + 1)
+        visible_to = position
     bits = tl.load(ancestors + row)
     element = tl.arange(0, BLOCK_D)
     query = (row.to(tl.int64) * KV_HEADS + head) * GROUP + lane % GROUP
     q = tl.load(queries + query[:, None] * DIM + element[None, :], (element < DIM)[None, :], other=0.0).to(PRODUCT)
     context = tl.load(contexts + sequence)
-    path_from = tl.where(kind == PATH, context, end)
-    tree_from = tl.where(kind == BITS, context, end)
+    tree_from = tl.where(tl.load(item + 6) != 0, context, end)
     own = pages + sequence * most_pages
     path = paths + first.to(tl.int64) * MOST_NODES
     if FOLDS:
@@ -140,21 +148,21 @@ def _attend(
         for start in range(begin, end, span):
             next_top, next_total, next_sums = _span(
                 q, tl.maximum(visible_from, start), visible_to, bits, path, kv, scales, own, start,
-                tl.minimum(start + span, end), context, path_from, tree_from, head, page_count,
-                GROUP_ROWS, TILE, PAGE, KV_HEADS, DIM, BLOCK_D, KIND, PRODUCT, PRECISION,
+                tl.minimum(start + span, end), context, tree_from, head, page_count,
+                FAR, BY_PATH, GROUP_ROWS, TILE, PAGE, KV_HEADS, DIM, BLOCK_D, KIND, PRODUCT, PRECISION,
             )  # fmt: skip
             top, total, sums = _fold(top, total, sums, next_top, next_total, next_sums)
     else:
         top, total, sums = _span(
-            q, visible_from, visible_to, bits, path, kv, scales, own, begin, end, context, path_from, tree_from, head,
-            page_count, GROUP_ROWS, TILE, PAGE, KV_HEADS, DIM, BLOCK_D, KIND, PRODUCT, PRECISION,
+            q, visible_from, visible_to, bits, path, kv, scales, own, begin, end, context, tree_from, head, page_count,
+            FAR, BY_PATH, GROUP_ROWS, TILE, PAGE, KV_HEADS, DIM, BLOCK_D, KIND, PRODUCT, PRECISION,
         )  # fmt: skip
     last = tl.load(counts + row) - 1
-    partial = tl.load(starts + row) + tl.where(kind == FAR, tl.load(item + 7), last)
+    partial = tl.load(starts + row) + (tl.load(item + 6) if FAR else last)
     out = (partial.to(tl.int64) * KV_HEADS + head) * GROUP + lane % GROUP
     live = lane // GROUP < rows
-    live &= tl.where(span == 0, 0, tl.load(spans + row)) == span
-    live &= far_end > tl.where(kind == FAR, begin, -1)
+    if FAR:
+        live &= (tl.load(spans + row) == span) & (far_end > begin)
     tl.store(sums_out + out[:, None] * DIM + element[None, :], sums, live[:, None] & (element < DIM)[None, :])
     tl.store(stats_out + out * 2, top, live)
     tl.store(stats_out + out * 2 + 1, total, live)
@@ -187,6 +195,17 @@ def _merge(
     tl.store(out + (row * HEADS + head) * DIM + element[None, :], result, (element < DIM)[None, :])
 
 
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """The tensors of a plan on the device."""
+
+    tables: Tables
+    queries: Tensor
+    out: Tensor
+    sums: Tensor
+    stats: Tensor
+
+
 class TritonPlan:
     """One step's attention on a GPU; see `outrider.kernels.tree_attention`.
 
@@ -195,6 +214,7 @@ class TritonPlan:
             ``scale``.
         scale: log2(e) / sqrt(head_dim).
         out: [rows, heads * head_dim], in the queries' dtype.
+        step: the step's tables.
 
     Args:
         batch: the step.
@@ -220,90 +240,106 @@ class TritonPlan:
     ) -> None:
         check_attention(pool, heads, dtype)
         dim, group = pool.head_dim, heads // pool.kv_heads
-        shape = block_shape(dtype, pool, max(s.rows for s in batch.sequences) * group, strict)
+        self._far = far_shape(dtype, pool, max(s.rows for s in batch.sequences) * group)
+        self._near = near_shape(dtype, pool)
         self._windows = [_NO_WINDOW if window is None else window for window in windows]
         by_path = strict or min(self._windows, default=_NO_WINDOW) < MOST_NODES
-        self._tables = Tables.build(batch, Layout(shape.rows // group, by_path), pool.pages)
+        layout = Layout(self._far.rows // group, self._near.rows // group, by_path)
+        self.step = StepTables.build(batch, layout, pool.pages)
         self.scale = dim**-0.5 * LOG2_E
-        self._positions, self._pool, self._group = batch.positions, pool, group
-        self._allocate(batch.rows, heads, dtype)
-        self._config, self._folds = shape.config, shape.folds
+        self._pool, self._heads, self._dtype = pool, heads, dtype
+        self._work: _Work | None = None
         self._constants: dict[str, Any] = {
-            "GROUP_ROWS": shape.rows,
             "GROUP": group,
             "UNIT": UNIT,
-            "TILE": shape.tile,
             "PAGE": pool.page_size,
             "KV_HEADS": pool.kv_heads,
             "DIM": dim,
             "BLOCK_D": max(triton.next_power_of_2(dim), 16),
             "KIND": kind(pool.dtype),
+            "BY_PATH": by_path,
             "PRODUCT": _PRODUCT[product_dtype(dtype)],
             "PRECISION": "ieee" if dim > 128 else "tf32x3",
             "ITEM": ITEM,
             "MOST_NODES": MOST_NODES,
         }
 
-    def _allocate(self, rows: int, heads: int, dtype: torch.dtype) -> None:
+    @property
+    def work(self) -> _Work:
+        """The step's tables and results on the device; a step that another plan loads needs none."""
+        if self._work is None:
+            self._work = self._allocate(self.step.capacity, self.step.partials)
+            self._work.tables.load(self.step)
+        return self._work
+
+    def _allocate(self, capacity: Capacity, partials: int) -> _Work:
         device, dim = self._pool.data.device, self._pool.head_dim
-        self.queries = torch.zeros(rows, heads, dim, dtype=dtype, device=device)
-        self.out = torch.zeros(rows, heads * dim, dtype=dtype, device=device)
-        self._sums = torch.empty(self._tables.partials, heads, dim, device=device)
-        self._stats = torch.empty(self._tables.partials, heads, 2, device=device)
+        return _Work(
+            tables=Tables(capacity, device),
+            queries=torch.zeros(capacity.rows, self._heads, dim, dtype=self._dtype, device=device),
+            out=torch.zeros(capacity.rows, self._heads * dim, dtype=self._dtype, device=device),
+            sums=torch.empty(partials, self._heads, dim, device=device),
+            stats=torch.empty(partials, self._heads, 2, device=device),
+        )
 
     @property
-    def size(self) -> tuple[Capacity, int] | None:
-        """The least capacity for the step, and the rows of a program; None where long chunks have folded items."""
-        t = self._tables
-        capacity = Capacity(len(t.counts), len(t.items), t.pages.shape[1])
-        return None if len(t.folded) else (capacity, self._constants["GROUP_ROWS"])
+    def queries(self) -> Tensor:
+        """See `TritonPlan`."""
+        return self.work.queries
+
+    @property
+    def out(self) -> Tensor:
+        """See `TritonPlan`."""
+        return self.work.out
+
+    @property
+    def program(self) -> int:
+        """Rows of a program; plans of the same number can load each other's steps."""
+        return self._far.rows
 
     def with_capacity(self, capacity: Capacity) -> TritonPlan:
-        """A plan without work, whose tensors stay in place: `load` copies steps of the same ``GROUP_ROWS`` into it."""
+        """A plan without work, whose tensors stay in place: `load` copies steps of the same `program` into it."""
         plan = copy.copy(self)
-        plan._tables = Tables.empty(capacity, self._pool.data.device)
-        plan._positions = torch.zeros(capacity.rows, dtype=torch.int64, device=self._pool.data.device)
-        plan._allocate(capacity.rows, self.queries.shape[1], self.queries.dtype)
-        plan._folds = False
+        plan._work = self._allocate(capacity, capacity.partials(self._far.rows // self._constants["GROUP"]))
         return plan
 
-    def load(self, step: TritonPlan) -> None:
+    def load(self, step: StepTables) -> None:
         """Makes this the plan of ``step``: later calls of `attend` compute the rows of ``step`` and no others."""
-        self._tables.load(step._tables)
-        self._positions[: len(step._positions)].copy_(step._positions)
+        self.work.tables.load(step)
 
     def attend(self, layer: int) -> Tensor:
         """The result in ``layer``, whose keys and values are written: `out`."""
-        self._attend(self._tables.items, False, layer)
-        if self._folds:
-            self._attend(self._tables.folded, True, layer)
-        heads, dim = self.queries.shape[1:]
-        t = self._tables
-        args = {"sums_in": self._sums, "stats_in": self._stats, "starts": t.starts, "counts": t.counts, "out": self.out}
-        constants = {"HEADS": heads, "DIM": dim, "BLOCK_D": self._constants["BLOCK_D"]}
-        launch(_merge, (len(self.out), heads), args, constants, Config(warps=1, fused=False))
-        return self.out
-
-    def _attend(self, items: Tensor, folds: bool, layer: int) -> None:
-        t, pool = self._tables, self._pool
+        tables, work = self.work.tables, self.work
+        self._attend(tables.near, self._near, layer, FAR=False, FOLDS=False)
+        self._attend(tables.items, self._far, layer, FAR=True, FOLDS=False)
+        if len(tables.folded):
+            self._attend(tables.folded, self._far, layer, FAR=True, FOLDS=True)
         args: dict[str, Tensor | int | float] = {
-            "queries": self.queries,
+            "sums_in": work.sums,
+            "stats_in": work.stats,
+            "starts": tables.starts,
+            "counts": tables.counts,
+            "out": work.out,
+        }
+        constants = {"HEADS": self._heads, "DIM": self._pool.head_dim, "BLOCK_D": self._constants["BLOCK_D"]}
+        launch(_merge, (len(work.out), self._heads), args, constants, Config(warps=1, fused=False))
+        return work.out
+
+    def _attend(self, items: Tensor, shape: BlockShape, layer: int, **kind: bool) -> None:
+        tables, work, pool = self.work.tables, self.work, self._pool
+        names = ("positions", "spans", "starts", "counts", "ancestors", "paths", "contexts", "pages")
+        args: dict[str, Tensor | int | float] = {
+            "queries": work.queries,
             "kv": raw(pool.slots[layer]),
-            "scales": self._stats if pool.scales is None else pool.scales[layer],
+            "scales": work.stats if pool.scales is None else pool.scales[layer],
             "items": items,
-            "positions": self._positions,
-            "spans": t.spans,
-            "starts": t.starts,
-            "counts": t.counts,
-            "ancestors": t.ancestors,
-            "paths": t.paths,
-            "contexts": t.contexts,
-            "pages": t.pages,
-            "sums_out": self._sums,
-            "stats_out": self._stats,
-            "most_pages": t.pages.shape[1],
+            **{name: getattr(tables, name) for name in names},
+            "sums_out": work.sums,
+            "stats_out": work.stats,
+            "most_pages": tables.pages.shape[1],
             "page_count": pool.pages,
-            "row_count": len(self.out),
+            "row_count": len(work.out),
             "window": self._windows[layer] if self._windows else _NO_WINDOW,
         }
-        launch(_attend, (len(items), pool.kv_heads), args, {**self._constants, "FOLDS": folds}, self._config)
+        constants = {**self._constants, **kind, "GROUP_ROWS": shape.rows, "TILE": shape.tile}
+        launch(_attend, (len(items), pool.kv_heads), args, constants, shape.config)

@@ -23,7 +23,7 @@ from torch import Tensor
 Capture = Callable[[Callable[[], Tensor]], tuple[Callable[[], None], Tensor]]
 """Captures a step: returns a function that runs it again, and the tensor of its result."""
 
-ROWS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128)
+ROWS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 640)
 _LEAST = 16
 
 
@@ -61,20 +61,16 @@ class _Step:
     def __init__(self, eager: EagerForward, plan: TritonPlan, size: _Size, pool: KvPool, capture: Capture) -> None:
         device, rows = pool.data.device, size.room.rows
         self._ids = torch.zeros(rows, dtype=torch.int64, device=device)
-        self._positions = torch.zeros(rows, dtype=torch.int64, device=device)
-        self._slots = torch.full((rows,), -1, device=device)
         self._plan, self._pool = plan.with_capacity(size.room), pool
-        self._run, self._out = capture(lambda: eager.run(self._ids, self._positions, self._slots, self._plan, pool))
+        tables = self._plan.work.tables
+        tables.slots.fill_(-1)
+        self._run, self._out = capture(lambda: eager.run(self._ids, tables.positions, tables.slots, self._plan, pool))
 
-    def __call__(self, ids: Tensor, batch: RaggedBatch, plan: TritonPlan) -> Tensor:
-        rows = batch.rows
-        self._plan.load(plan)
-        self._ids[:rows].copy_(ids)
-        self._positions[:rows].copy_(batch.positions)
-        self._slots[:rows].copy_(batch.slots)
-        self._slots[rows:].fill_(-1)
+    def __call__(self, ids: Tensor, plan: TritonPlan) -> Tensor:
+        self._plan.load(plan.step)
+        self._ids[: len(ids)].copy_(ids)
         self._run()
-        return self._out[:rows].clone()
+        return self._out[: len(ids)].clone()
 
 
 class GraphForward:
@@ -97,14 +93,13 @@ class GraphForward:
         """See `outrider.models.llama.Forward`."""
         plan = self._eager.plan(batch, pool)
         size = _size(plan, pool, self._rows) if isinstance(plan, TritonPlan) else None
-        if size is None or not isinstance(plan, TritonPlan):
-            return self._eager.run(ids, batch.positions, batch.slots, plan, pool)
-        if size not in self._steps:
-            self._remember(size, None)
+        if size is None or not isinstance(plan, TritonPlan) or size not in self._steps:
+            if size is not None:
+                self._remember(size, None)
             return self._eager.run(ids, batch.positions, batch.slots, plan, pool)
         step = self._steps[size] or _Step(self._eager, plan, size, pool, self._capture)
         self._remember(size, step)
-        return step(ids, batch, plan)
+        return step(ids, plan)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """See `outrider.models.llama.Forward`."""
@@ -120,11 +115,12 @@ class GraphForward:
 
 def _size(plan: TritonPlan, pool: KvPool, sizes: Sequence[int]) -> _Size | None:
     """The graph size of a step, of the ``sizes`` in rows; None for a step without a graph."""
-    if plan.size is None or plan.size[0].rows > sizes[-1]:
+    room = plan.step.capacity
+    if room.rows > sizes[-1]:
         return None
-    room, program = plan.size
     rows = sizes[bisect_left(sizes, room.rows)]
-    return _Size(Capacity(rows, _power(room.items), _power(room.pages)), program, id(pool))
+    folded = _power(room.folded) if room.folded else 0
+    return _Size(Capacity(rows, _power(room.items), folded, _power(room.pages)), plan.program, id(pool))
 
 
 def _power(count: int) -> int:
