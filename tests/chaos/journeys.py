@@ -17,7 +17,8 @@ _LOOK_S, _HEADS = 0.02, 4
 class Journey:
     """One stream. Times are of `time.monotonic`.
 
-    ``refused`` has times and status of each refused POST; ``heads`` has the last heads of answers.
+    ``refused`` has times and status of each refused POST; ``heads`` has the last heads of answers. ``resumable`` is
+    False where the answer said that its gateway and its verifier alone know the stream.
     """
 
     number: int
@@ -29,6 +30,7 @@ class Journey:
     outcome: str = ""
     why: str = ""
     has_sent: bool = False
+    resumable: bool = True
     returns: int = 0
     refused: list[tuple[float, float, int]] = field(default_factory=list)
     heads: deque[tuple[float, str]] = field(default_factory=lambda: deque(maxlen=_HEADS))
@@ -57,7 +59,9 @@ class Journey:
         request = response.request
         where = f"{request.url.host}:{request.url.port}"
         self.heads.append((time.monotonic(), f"{request.method} {where} {response.status_code}"))
-        if request.method == "POST" and response.status_code != 200:
+        if request.method == "POST" and response.status_code == 200:
+            self.resumable = response.headers.get("x-outrider-resumable") != "false"
+        elif request.method == "POST":
             self.refused.append((request.extensions["sent"], time.monotonic(), response.status_code))
 
 

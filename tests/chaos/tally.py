@@ -13,6 +13,7 @@ from tests.chaos.faults import Fault
 from tests.chaos.journeys import Journey, Journeys
 
 WRONG = ("lost", "hung", "altered")
+UNRECORDED = "lost as its answer said"
 REFUSED, EXCUSED = "refused while a verifier served", "refused while none served"
 _LATE_S = 1.0
 """Seconds after a stream's last progress in which a fault counts as its cause."""
@@ -43,9 +44,12 @@ def tally(journeys: Journeys, made: Sequence[Fault], began: float) -> Tally:
     for journey in (each for each in journeys.all if each.began >= began and each.ended):
         total.streams += 1
         total.returns += journey.returns
-        total.counts[journey.outcome] += 1
-        if journey.outcome in WRONG:
-            _wrong(total, journey.outcome, journey, journey.progress + _LATE_S, made)
+        outcome = UNRECORDED if journey.outcome == "lost" and not journey.resumable else journey.outcome
+        total.counts[outcome] += 1
+        if outcome in (*WRONG, UNRECORDED):
+            age = journey.progress - journey.began
+            why = f"{journey.why} after {age:.1f} s{journey.heads_before(journey.ended)}"
+            _wrong(total, outcome, journey, journey.progress + _LATE_S, made, why)
         for sent, heard, status in journey.refused:
             what = REFUSED if journeys.served(sent, heard) else EXCUSED
             _wrong(total, what, journey, heard, made, f"{status} after {heard - sent:.1f} s")
@@ -65,7 +69,7 @@ def _wrong(total: Tally, what: str, journey: Journey, at: float, made: Sequence[
 
 def show(total: Tally) -> None:
     """Prints a row for each kind of fault, then a line for each problem."""
-    columns = ("made", *WRONG, REFUSED, EXCUSED)
+    columns = ("made", *WRONG, REFUSED, UNRECORDED, EXCUSED)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("last fault before")
     for column in columns:

@@ -163,7 +163,7 @@ class Tables:
         shapes = _shapes(capacity)
         sizes = [-(-prod(shape) * (1 + (name in _LONG)) // _ALIGNMENT) * _ALIGNMENT for name, shape in shapes.items()]
         self._host = torch.zeros(sum(sizes), dtype=torch.int32, pin_memory=device.type == "cuda")
-        self._copied = torch.Event(device=device) if device.type == "cuda" else None
+        self._copied: torch.Event | None = None
         self._buffer = self._host.to(device)
         self._parts = dict[str, Indices]()
         places = zip(shapes.items(), torch.split(self._host, sizes), torch.split(self._buffer, sizes), strict=True)
@@ -181,7 +181,8 @@ class Tables:
             if name in _NO_WORK:
                 whole[len(part) :] = _NO_WORK[name]
         self._buffer.copy_(self._host, non_blocking=True)
-        if self._copied is not None:
+        if self._buffer.is_cuda:
+            self._copied = torch.Event(device=self._buffer.device)
             self._copied.record()
 
 
