@@ -9,7 +9,7 @@ import httpx
 
 from tests.chaos.faults import Fault
 from tests.chaos.journeys import Journey, Journeys
-from tests.chaos.tally import EXCUSED, REFUSED, Tally, tally
+from tests.chaos.tally import EXCUSED, REFUSED, UNRECORDED, Tally, tally
 from tests.waiting import eventually
 
 HUNG_S = 30.0
@@ -42,6 +42,17 @@ def test_a_problem_is_listed_with_its_stream_and_the_faults_before_it() -> None:
     assert total.by_fault["gateway + verifier"] == {"made": 1, "lost": 1, "hung": 1}
     assert total.by_fault["broker"] == {"made": 1, "altered": 1}
     assert all("stream 7 (abc)" in line and "gateway-1, verifier-2" in line for line in total.problems)
+
+
+def test_a_stream_that_its_answer_called_not_resumable_is_no_wrong_loss_and_is_listed() -> None:
+    journeys = Journeys(lambda: True, HUNG_S)
+    ended(journeys, "lost", 150.0).resumable = False
+    ended(journeys, "hung", 150.0).resumable = False
+    total = counted(journeys)
+    assert total.counts[UNRECORDED] == 1
+    assert total.wrong == {"hung": 1}
+    assert total.by_fault["gateway + verifier"] == {"made": 1, UNRECORDED: 1, "hung": 1}
+    assert f"stream 7 (abc) {UNRECORDED}: said so after 5.0 s" in total.problems[0]
 
 
 async def test_a_post_may_be_refused_only_while_no_verifier_served() -> None:

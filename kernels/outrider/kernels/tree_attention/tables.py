@@ -137,7 +137,6 @@ class Tables:
     """Tables on a device, in one buffer, so that a step's are one transfer.
 
     Attributes:
-        capacity: what they hold.
         items: as `StepTables` describes them, and so are all others.
 
     Args:
@@ -159,7 +158,6 @@ class Tables:
     ancestors: Tensor
 
     def __init__(self, capacity: Capacity, device: torch.device) -> None:
-        self.capacity = capacity
         shapes = _shapes(capacity)
         sizes = [-(-prod(shape) * (1 + (name in _LONG)) // _ALIGNMENT) * _ALIGNMENT for name, shape in shapes.items()]
         self._host = torch.zeros(sum(sizes), dtype=torch.int32, pin_memory=device.type == "cuda")
