@@ -119,12 +119,12 @@ def test_a_captured_step_of_a_prompt_s_chunk_has_the_bits_of_an_eager_step(
     models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One program takes several far spans of such rows; beside them is a row of its own."""
-    monkeypatch.setattr(tables, "FOLDED_FROM", 16)
+    monkeypatch.setattr(tables, "FOLDED_FROM", 15)
     plain, captured, again = models.plain, models.captured(), models.again
-    pools, ids = (filled(models), filled(models)), tokens(18).to(DEVICE)
-    for rows, context in ((17, 310), (17, 320), (16, 330)):
+    pools, ids = (filled(models), filled(models)), tokens(22).to(DEVICE)
+    for rows, context in ((21, 310), (21, 320), (20, 330)):
         chunk = (ids[:rows], SequenceRows(rows, context, range(60)))
-        parts = [chunk, (ids[17:], SequenceRows(1, 140, range(60, 80)))]
+        parts = [chunk, (ids[21:], SequenceRows(1, 140, range(60, 80)))]
         expected, actual = (step(m, p, parts) for m, p in zip((plain, captured), pools, strict=True))
         assert all(torch.equal(a, b) for a, b in zip(expected, actual, strict=True))
         assert torch.equal(pools[0].data, pools[1].data)
