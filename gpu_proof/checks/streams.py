@@ -117,23 +117,26 @@ def _random(report: Report, sizes: Sizes, folder: Path) -> None:
     engine, dice = _Engine(target.engine()), random.Random(0)
     grammar = target.grammars.compile(sampling_pb2.Grammar(json_schema=_SCHEMA))
     vocabulary = int(sizes.config["vocab_size"])
+
+    def requests(count: int) -> list[Request]:
+        """Requests whose prompts no engine has seen."""
+        prompts = [[dice.randrange(vocabulary) for _ in range(sizes.prompt)] for _ in range(count)]
+        return [Request("", "t", prompt, _sampling(i), sizes.answer) for i, prompt in enumerate(prompts)]
+
     for streams in report.in_time(list(sizes.streams), "numbers of streams"):
         with report.attempt(f"{streams} streams"):
-            requests = [
-                Request("", "t", [dice.randrange(vocabulary) for _ in range(sizes.prompt)], _sampling(i), sizes.answer)
-                for i in range(streams)
-            ]
-            schema = [replace(each, grammar=grammar) for each in requests]
+            wanted = requests(streams)  # Graphs are captured meanwhile.
+            plain, guessed = (engine.answers(wanted, off=off)[0] for off in (True, False))
+            report.check(f"{streams} streams: the same tokens with guesses", plain == guessed)
+            schema = [replace(each, grammar=grammar) for each in requests(streams)]
             row: dict[str, float] = {}
-            found: dict[str, list[list[int]]] = {}
             for name, wanted, off in (
-                ("plain", requests, True),
-                ("guesses", requests, False),
+                ("plain", requests(streams), True),
+                ("guesses", requests(streams), False),
                 ("schema", schema, False),
             ):
-                found[name], seconds = engine.answers(wanted, off=off)
-                row[name] = sum(map(len, found[name])) / seconds
-            report.check(f"{streams} streams: the same tokens with guesses", found["plain"] == found["guesses"])
+                answers, seconds = engine.answers(wanted, off=off)
+                row[name] = sum(map(len, answers)) / seconds
             report.figures("Engine, model with random weights, tokens/s with prompts", streams=streams, **row)
     if torch.cuda.is_available():
         report.figures("Memory", allocated_gb=torch.cuda.max_memory_allocated() / 1e9)
