@@ -12,6 +12,7 @@ from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.kernels.kv_codes import reference as kv_codes
 from outrider.kernels.pool import KvPool
 from outrider.kernels.tree_attention import reference
+from outrider.kernels.tree_attention.tables import Capacity
 from outrider.kernels.tree_attention.triton import TritonPlan
 from torch import Tensor
 
@@ -250,3 +251,22 @@ def test_a_tree_of_too_many_nodes_is_refused() -> None:
 def test_what_has_no_kernel_is_refused(heads: int, dtype: torch.dtype, size: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         TritonPlan(build(sequence(1, 5, size), size=size), KvPool(1, 9, size, 2, 64, device=DEVICE), heads, dtype)
+
+
+def test_a_plan_with_capacity_says_what_the_plan_of_each_step_says() -> None:
+    """A step's items that a shorter step lacks are forgotten; one program takes several spans of a chunk's rows."""
+    pool = KvPool(1, 40, 16, 2, 64, torch.float32, DEVICE)
+    pool.data.copy_(noise(*pool.data.shape))
+
+    def planned(rows: int, context: int, parents: Sequence[int] | None = None) -> TritonPlan:
+        chunk, row = SequenceRows(rows, context, range(30), parents), SequenceRows(1, 140, range(30, 40))
+        return TritonPlan(RaggedBatch.build([chunk, row], 16, DEVICE), pool, 2, torch.float32)
+
+    roomy = planned(131, 300).with_capacity(Capacity(rows=160, items=16, folded=16, pages=32))
+    for rows, context, parents in ((131, 300, None), (128, 330, None), (10, 330, BUSHY), (10, 330, None)):
+        step, queries = planned(rows, context, parents), noise(rows + 1, 2, 64, seed=rows)
+        poison()
+        for plan in (step, roomy):
+            plan.queries[: rows + 1].copy_(queries * plan.scale)
+        roomy.load(step.step)
+        assert torch.equal(roomy.attend(0)[: rows + 1], step.attend(0))

@@ -14,7 +14,6 @@ import torch
 from outrider.kernels import backend
 from outrider.kernels.batch import SequenceRows
 from outrider.kernels.pool import KvPool
-from outrider.kernels.tree_attention import tables
 from outrider.models.checkpoint import Checkpoint
 from outrider.models.config import ModelConfig
 from outrider.models.llama import LlamaModel
@@ -27,7 +26,7 @@ from tests.kernels.device import DEVICE, noise
 from tests.models.checkpoints import save, tokens
 from tests.models.runs import PAGE_SIZE, step
 
-_PAGES = 80
+_PAGES = 40
 _TREE = [-1, 0, 0, 2, 2]
 
 
@@ -113,22 +112,6 @@ def test_a_captured_step_has_the_bits_of_an_eager_step(models: Models) -> None:
         assert all(torch.equal(a, b) for a, b in zip(expected, actual, strict=True))
         assert torch.equal(pools[0].data, pools[1].data)
     assert (again.captured, again.replayed) == (1, 1)
-
-
-def test_a_captured_step_of_a_prompt_s_chunk_has_the_bits_of_an_eager_step(
-    models: Models, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One program takes several far spans of such rows; beside them is a row of its own."""
-    monkeypatch.setattr(tables, "FOLDED_FROM", 15)
-    plain, captured, again = models.plain, models.captured(), models.again
-    pools, ids = (filled(models), filled(models)), tokens(22).to(DEVICE)
-    for rows, context in ((21, 310), (21, 320), (20, 330)):
-        chunk = (ids[:rows], SequenceRows(rows, context, range(60)))
-        parts = [chunk, (ids[21:], SequenceRows(1, 140, range(60, 80)))]
-        expected, actual = (step(m, p, parts) for m, p in zip((plain, captured), pools, strict=True))
-        assert all(torch.equal(a, b) for a, b in zip(expected, actual, strict=True))
-        assert torch.equal(pools[0].data, pools[1].data)
-    assert (again.captured, again.replayed) == (1, 2)
 
 
 def test_steps_of_too_many_rows_run_as_they_come(models: Models) -> None:
