@@ -109,9 +109,18 @@ async def test_a_stream_that_is_deleted_while_it_is_being_resumed_is_not_generat
     found = await flights.catalog.find(key)
     async with httpx.AsyncClient(timeout=30) as http:
         assert (await http.delete(f"{other.url}/v1/streams/{begun.request}")).status_code == 204
+    await eventually(lambda: flights.catalog.ledger.why_lacking is None)
     with pytest.raises(NotFound):
         await flights.resume(key, *found, _admission())
     assert len(flights) == 0
+
+
+async def test_a_gateway_that_has_just_joined_calls_no_stream_unknown(flights: Flights) -> None:
+    """The broker may have been away just before, and the verifier that has the stream may not be heard yet."""
+    key = Key(Caller().tenant, "unheard-of")
+    with pytest.raises(Unavailable, match="may be one that could not be recorded"):
+        await flights.catalog.locate(key)
+    await _unknown_at_last(flights, key)
 
 
 async def test_a_stream_may_be_unrecorded_for_a_while_after_the_broker_is_back(

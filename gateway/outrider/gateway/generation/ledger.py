@@ -24,7 +24,8 @@ _PART = 512 << 10
 """Bytes of a record in one message: the record of a long prompt is larger than a message may be."""
 _AT, _CLAIM, _GONE = "at", "claim", "gone"
 _WRITTEN_AGAIN_S = 5.0
-"""Seconds in which gateways come back to a broker that was away, and write the records that it lacks."""
+"""Seconds in which gateways come back to a broker that was away, and write the records that it lacks; and in which a
+gateway that has just joined hears of all verifiers."""
 
 _log = get_logger("ledger")
 _encode_verifiers = msgspec.msgpack.Encoder().encode
@@ -54,7 +55,8 @@ class Ledger:
     async def open(self) -> None:
         """Creates the journals; logs a warning if the broker cannot keep them."""
         try:
-            await self._records.open()
+            if await self._records.open():
+                self._lacks_until = inf  # The broker may have been away just now, before this gateway started.
             await self._frames.open()
             self._is_open = True
         except Unavailable as error:
@@ -77,8 +79,9 @@ class Ledger:
     @property
     def why_lacking(self) -> str | None:
         """Why records of running streams may be missing, in a few words; None if there is no reason to think so."""
-        late = time.monotonic() < self._lacks_until
-        return self.trouble or ("the broker was away, and gateways are still writing records" if late else None)
+        if self.trouble is not None or time.monotonic() >= self._lacks_until:
+            return self.trouble
+        return "the broker was away or this gateway has just joined, and records may be on their way"
 
     def fail(self, error: Unavailable) -> None:
         """Sets `trouble` until `tend` finds that the broker takes records again."""

@@ -66,10 +66,10 @@ class Journal:
     def __init__(self, bus: Bus, config: JournalConfig, timeout_s: float = 2.0) -> None:
         self._bus, self._config, self._timeout_s = bus, config, timeout_s
 
-    async def open(self) -> None:
+    async def open(self) -> bool:
         """Creates the stream unless it exists; one that an operator made is used as it is, with `raise_replicas`.
 
-        Where the broker has no room for ``keep_bytes``, the stream keeps half of what there is.
+        Whether it existed. Where the broker has no room for ``keep_bytes``, the stream keeps half of what there is.
         """
         streams = await self._streams()
         async with mapping_errors(self._bus):
@@ -79,6 +79,7 @@ class Journal:
                 await self._create_next(streams[-1])
             else:
                 await raise_replicas(self._bus, _name(streams[-1]), self._timeout_s)
+        return bool(streams)
 
     async def _create(self) -> None:
         """Creates the stream. Raises errors of nats-py, and `Unavailable` as `add_stream`."""
@@ -108,7 +109,8 @@ class Journal:
         """
         streams = await self._streams()
         if not streams or _retired_at(streams[-1]):
-            return await self.open()
+            await self.open()
+            return
         await self._delete_old(streams[:-1])
         name = _name(streams[-1])
         try:
