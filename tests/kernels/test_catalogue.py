@@ -33,6 +33,14 @@ def test_the_dtype_of_keys_and_values_asks_for_kernels_of_its_own(dtype: torch.d
     assert kernels.count(same) == 1
 
 
+@pytest.mark.parametrize("page_size", [1, 8, 64])
+def test_pages_of_every_size_ask_for_as_many_kernels(page_size: int) -> None:
+    shape = replace(SHAPES["pocket"], page_size=page_size)
+    assert len({key(entry.launch) for entry in entries(shape)}) == len(
+        {key(entry.launch) for entry in entries(SHAPES["pocket"])}
+    )
+
+
 def test_kernels_are_warmed_up_on_cuda_devices_alone() -> None:
     with pytest.raises(ValueError, match="kernels are compiled for a CUDA device"):
         warm_up(SHAPES["pocket"], "cpu")

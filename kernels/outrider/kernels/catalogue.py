@@ -30,7 +30,7 @@ from torch import Tensor
 _ROWS = 8
 _MANY_ROWS = 200
 """A chunk of a prompt, which takes other tiles and shapes than a few rows."""
-_PAGES = 16
+_PAGES = 256
 _STRICT = {True: ", strict", False: ""}
 
 Variants = Iterator[tuple[str, Callable[[], object]]]
@@ -165,7 +165,8 @@ def _weight(
 def _tree_attention(shape: ModelShape) -> Variants:
     pool = _pool(shape)
     for strict, rows in ((True, 1), (False, 1), (True, _MANY_ROWS)):
-        batch = RaggedBatch.build([SequenceRows(rows, 1, range(_PAGES))], shape.page_size, "meta")
+        pages = range(rows // shape.page_size + 1)
+        batch = RaggedBatch.build([SequenceRows(rows, 1, pages)], shape.page_size, "meta")
         plan = tree_attention.TritonPlan(batch, pool, shape.heads, shape.dtype, strict=strict)
         heads = f"{shape.heads}/{shape.kv_heads} x {shape.head_dim} of {_name(shape.kv_dtype)}"
         yield f"{heads}, {rows} rows{_STRICT[strict]}", partial(plan.attend, 0)
