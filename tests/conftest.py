@@ -176,7 +176,7 @@ def halted(streaming: Stack) -> Iterator[Latch]:
 def other(streaming: Stack) -> Gateway:
     """A gateway of the mesh `streaming` that no test kills."""
     made = Gateway(streaming)
-    asyncio.run(made.ready())
+    asyncio.run(made.certain())
     return made
 
 
@@ -184,7 +184,7 @@ def other(streaming: Stack) -> Gateway:
 def one(streaming: Stack, other: Gateway) -> Gateway:
     """A second gateway of the mesh `streaming` that no test kills."""
     made = Gateway(streaming)
-    asyncio.run(made.ready())
+    asyncio.run(made.certain())
     return made
 
 

@@ -44,6 +44,12 @@ class Gateway:
                 assert self.process.alive, self.process.log.read_text()
                 await asyncio.sleep(0.2)
 
+    async def certain(self) -> None:
+        """Returns when a completion would succeed, and an unknown stream is 404, which it is not at once."""
+        await self.ready()
+        async with httpx.AsyncClient(base_url=self.url, timeout=5, trust_env=False) as http:
+            await once_certain(http, "GET", "/v1/streams/unheard-of")
+
     def count(self, name: str) -> float:
         """Sum of a metric."""
         lines = httpx.get(f"{self.url}/metrics", timeout=5).text.splitlines()
