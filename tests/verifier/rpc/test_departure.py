@@ -61,11 +61,11 @@ async def last_frame(verifier: Inside, name: str) -> Frame:
 async def test_a_verifier_that_drains_leaves_those_requests_to_another_that_has_room_for_them(
     verifier: Inside, bus: Bus
 ) -> None:
-    async with held(verifier, asked("short", tokens=LENGTH - 10), asked("long")):
-        leaving = asyncio.ensure_future(verifier.service.drain())
-        async with another(bus, verifier, context_length=LENGTH):
-            await verifier.posted(1)
-    await leaving
+    async with another(bus, verifier, context_length=LENGTH):
+        async with held(verifier, asked("short", tokens=LENGTH - 10), asked("long")):
+            leaving = asyncio.ensure_future(verifier.service.drain())
+            await asyncio.wait({leaving}, timeout=2 * SETTLE_S)  # other calls are posted as well, now and then
+        await leaving
     moved, ended = await last_frame(verifier, "short"), await last_frame(verifier, "long")
     assert (moved.finish, moved.error, moved.verifier) == (Finish.CANCELLED, None, "departing")
     assert (ended.finish, ended.first_index + len(ended.tokens)) == (Finish.LENGTH, LENGTH)
