@@ -37,7 +37,7 @@ def run(report: Report, sizes: Sizes) -> None:
             if case.shape is sizes.timed_shapes[0] and case.strict:
                 try:
                     _flex(report, gauge, case, compiled=not dry)
-                except Exception as error:  # torch's compiler has no kernel for some masks: that is no fault of ours.
+                except Exception as error:  # torch's compiler has no kernel for some masks
                     report.note(f"FlexAttention, {case.step.name}: {type(error).__name__}")
 
 

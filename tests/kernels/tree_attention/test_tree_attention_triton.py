@@ -262,7 +262,7 @@ def test_a_plan_with_capacity_says_what_the_plan_of_each_step_says() -> None:
         chunk, row = SequenceRows(rows, context, range(30), parents), SequenceRows(1, 140, range(30, 40))
         return TritonPlan(RaggedBatch.build([chunk, row], 16, DEVICE), pool, 2, torch.float32)
 
-    roomy = planned(131, 300).with_capacity(Capacity(rows=160, items=16, folded=16, pages=32))
+    roomy = planned(131, 300).with_capacity(Capacity(rows=160, items=16, folded=16, pages=32, partials=300))
     for rows, context, parents in ((131, 300, None), (128, 330, None), (10, 330, BUSHY), (10, 330, None)):
         step, queries = planned(rows, context, parents), noise(rows + 1, 2, 64, seed=rows)
         poison()

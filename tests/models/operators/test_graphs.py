@@ -122,6 +122,14 @@ def test_steps_of_too_many_rows_run_as_they_come(models: Models) -> None:
     assert (again.captured, again.replayed) == (1, 1)
 
 
+def test_steps_whose_attention_needs_too_much_memory_run_as_they_come(models: Models) -> None:
+    captured, again = models.captured(partials=16), models.again
+    pool, ids = models.pool(), tokens(12).to(DEVICE)
+    for context in (9, 9, 150, 150):
+        step(captured, pool, [(ids, SequenceRows(12, context, range(30)))])
+    assert (again.captured, again.replayed) == (1, 1)
+
+
 def test_of_too_many_sizes_the_one_that_was_not_used_for_longest_is_forgotten(models: Models) -> None:
     captured, again = models.captured(most=1), models.again
     pool, ids = models.pool(), tokens(8).to(DEVICE)

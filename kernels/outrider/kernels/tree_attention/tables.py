@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from outrider.kernels.batch import RaggedBatch, SequenceRows
-from outrider.kernels.tree_attention.spans import MOST_NODES, MOST_SPANS, Indices, far_end, span
+from outrider.kernels.tree_attention.spans import MOST_NODES, Indices, far_end, span
 from torch import Tensor
 
 ITEM = 7
@@ -36,16 +36,14 @@ class Capacity(NamedTuple):
         items: most items of far positions.
         folded: most items that take several spans.
         pages: most pages of a sequence.
+        partials: most partial results of a step.
     """
 
     rows: int
     items: int
     folded: int
     pages: int
-
-    def partials(self, block: int) -> int:
-        """Most partial results, where an item has ``block`` rows."""
-        return self.rows + min(self.rows * MOST_SPANS, (self.items + self.folded) * block)
+    partials: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +123,8 @@ class StepTables:
     @property
     def capacity(self) -> Capacity:
         """The least that holds them."""
-        return Capacity(len(self.counts), len(self.items), len(self.folded), self.pages.shape[1])
-
-    @property
-    def partials(self) -> int:
-        """Partial results of the step."""
-        return int(self.starts[-1] + self.counts[-1])
+        partials = int(self.starts[-1] + self.counts[-1])
+        return Capacity(len(self.counts), len(self.items), len(self.folded), self.pages.shape[1], partials)
 
 
 class Tables:
@@ -185,7 +179,7 @@ class Tables:
 
 
 def _shapes(capacity: Capacity) -> dict[str, tuple[int, ...]]:
-    rows, items, folded, pages = capacity
+    rows, items, folded, pages, _ = capacity
     counted: dict[str, tuple[int, ...]] = {"items": (items, ITEM), "folded": (folded, ITEM), "near": (rows, ITEM)}
     of_rows: dict[str, tuple[int, ...]] = dict.fromkeys(("spans", "starts", "counts", "contexts", *_LONG), (rows,))
     return counted | of_rows | {"paths": (rows, MOST_NODES), "pages": (rows, pages)}

@@ -213,7 +213,6 @@ class TritonPlan:
         queries: [rows, heads, head_dim] to be written before each layer's attention: rotated, and scaled by
             ``scale``.
         scale: log2(e) / sqrt(head_dim).
-        out: [rows, heads * head_dim], in the queries' dtype.
         step: the step's tables.
 
     Args:
@@ -268,29 +267,24 @@ class TritonPlan:
     def work(self) -> _Work:
         """The step's tables and results on the device; a step that another plan loads needs none."""
         if self._work is None:
-            self._work = self._allocate(self.step.capacity, self.step.partials)
+            self._work = self._allocate(self.step.capacity)
             self._work.tables.load(self.step)
         return self._work
 
-    def _allocate(self, capacity: Capacity, partials: int) -> _Work:
+    def _allocate(self, capacity: Capacity) -> _Work:
         device, dim = self._pool.data.device, self._pool.head_dim
         return _Work(
             tables=Tables(capacity, device),
             queries=torch.zeros(capacity.rows, self._heads, dim, dtype=self._dtype, device=device),
             out=torch.zeros(capacity.rows, self._heads * dim, dtype=self._dtype, device=device),
-            sums=torch.empty(partials, self._heads, dim, device=device),
-            stats=torch.empty(partials, self._heads, 2, device=device),
+            sums=torch.empty(capacity.partials, self._heads, dim, device=device),
+            stats=torch.empty(capacity.partials, self._heads, 2, device=device),
         )
 
     @property
     def queries(self) -> Tensor:
         """See `TritonPlan`."""
         return self.work.queries
-
-    @property
-    def out(self) -> Tensor:
-        """See `TritonPlan`."""
-        return self.work.out
 
     @property
     def program(self) -> int:
@@ -300,7 +294,7 @@ class TritonPlan:
     def with_capacity(self, capacity: Capacity) -> TritonPlan:
         """A plan without work, whose tensors stay in place: `load` copies steps of the same `program` into it."""
         plan = copy.copy(self)
-        plan._work = self._allocate(capacity, capacity.partials(self._far.rows // self._constants["GROUP"]))
+        plan._work = self._allocate(capacity)
         return plan
 
     def load(self, step: StepTables) -> None:
@@ -308,7 +302,7 @@ class TritonPlan:
         self.work.tables.load(step)
 
     def attend(self, layer: int) -> Tensor:
-        """The result in ``layer``, whose keys and values are written: `out`."""
+        """The result in ``layer``, whose keys and values are written; see `outrider.kernels.tree_attention`."""
         tables, work = self.work.tables, self.work
         self._attend(tables.near, self._near, layer, FAR=False, FOLDS=False)
         self._attend(tables.items, self._far, layer, FAR=True, FOLDS=False)

@@ -1,8 +1,8 @@
-"""Runs steps of few rows as CUDA graphs, captured once for each size.
+"""Runs steps as CUDA graphs, captured once for each size.
 
-A step of a small batch is hundreds of launches, each of which takes the CPU longer than the GPU. A graph needs the same
-tensors each time, so a step is copied into the tensors of the next larger size. Unused rows and items do nothing, and
-no kernel lets a row's bits depend on the number of rows.
+A step is hundreds of launches, each of which takes the CPU longer than the GPU where rows are few. A graph needs the
+same tensors each time, so a step is copied into the tensors of the next larger size. Unused rows and items do nothing,
+and no kernel lets a row's bits depend on the number of rows.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ Capture = Callable[[Callable[[], Tensor]], tuple[Callable[[], None], Tensor]]
 
 ROWS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 640)
 _LEAST = 16
+_PARTIALS = 8192
+"""Enough for 128 rows in the longest contexts: 134 MB of a graph's own with 32 heads of 128."""
 
 
 class CudaCapture:
@@ -74,17 +76,27 @@ class _Step:
 
 
 class GraphForward:
-    """Runs steps of few rows as graphs, from the second step of a size on, and other steps eagerly.
+    """Runs steps as graphs, from the second step of a size on, and other steps eagerly.
 
     Args:
         eager: runs a step as it comes.
         capture: makes a graph of a step.
         rows: sizes of graphs, ascending; steps of more rows run as they come.
+        partials: most partial results of attention that a graph has memory for. Steps that need more run as they come:
+            their launches take less time than their attention.
         most: graphs that are kept.
     """
 
-    def __init__(self, eager: EagerForward, capture: Capture, rows: Sequence[int] = ROWS, most: int = 96) -> None:
-        self._eager, self._capture, self._rows, self._most = eager, capture, rows, most
+    def __init__(
+        self,
+        eager: EagerForward,
+        capture: Capture,
+        rows: Sequence[int] = ROWS,
+        partials: int = _PARTIALS,
+        most: int = 96,
+    ) -> None:
+        self._eager, self._capture, self._most = eager, capture, most
+        self._rows, self._partials = rows, partials
         self.kv_dtypes = eager.kv_dtypes
         self._steps: OrderedDict[_Size, _Step | None] = OrderedDict()
 
@@ -92,18 +104,27 @@ class GraphForward:
     def forward(self, ids: Tensor, batch: RaggedBatch, pool: KvPool) -> Tensor:
         """See `outrider.models.llama.Forward`."""
         plan = self._eager.plan(batch, pool)
-        size = _size(plan, pool, self._rows) if isinstance(plan, TritonPlan) else None
-        if size is None or not isinstance(plan, TritonPlan) or size not in self._steps:
-            if size is not None:
-                self._remember(size, None)
-            return self._eager.run(ids, batch.positions, batch.slots, plan, pool)
-        step = self._steps[size] or _Step(self._eager, plan, size, pool, self._capture)
-        self._remember(size, step)
-        return step(ids, plan)
+        if isinstance(plan, TritonPlan) and (size := self._size(plan, pool)) is not None:
+            if size in self._steps:
+                step = self._steps[size] or _Step(self._eager, plan, size, pool, self._capture)
+                self._remember(size, step)
+                return step(ids, plan)
+            self._remember(size, None)
+        return self._eager.run(ids, batch.positions, batch.slots, plan, pool)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """See `outrider.models.llama.Forward`."""
         return self._eager.logits(hidden)
+
+    def _size(self, plan: TritonPlan, pool: KvPool) -> _Size | None:
+        """The size of a step's graph; None for a step without one."""
+        least = plan.step.capacity
+        if least.rows > self._rows[-1]:
+            return None
+        rows = self._rows[bisect_left(self._rows, least.rows)]
+        folded = _power(least.folded) if least.folded else 0
+        capacity = Capacity(rows, _power(least.items), folded, _power(least.pages), _power(least.partials))
+        return None if capacity.partials > self._partials else _Size(capacity, plan.program, id(pool))
 
     def _remember(self, size: _Size, step: _Step | None) -> None:
         """Stores a step as the latest; drops the least recently used of too many."""
@@ -111,16 +132,6 @@ class GraphForward:
         self._steps.move_to_end(size)
         if len(self._steps) > self._most:
             self._steps.popitem(last=False)
-
-
-def _size(plan: TritonPlan, pool: KvPool, sizes: Sequence[int]) -> _Size | None:
-    """The graph size of a step, of the ``sizes`` in rows; None for a step without a graph."""
-    room = plan.step.capacity
-    if room.rows > sizes[-1]:
-        return None
-    rows = sizes[bisect_left(sizes, room.rows)]
-    folded = _power(room.folded) if room.folded else 0
-    return _Size(Capacity(rows, _power(room.items), folded, _power(room.pages)), plan.program, id(pool))
 
 
 def _power(count: int) -> int:
