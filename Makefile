@@ -1,7 +1,7 @@
 # Commands for contributors. Begin with `make run`.
 PYTHON ?= python3
 BIN := .venv/bin
-SOURCES := hatch_build.py requirements wire mesh native kernels models services gateway cli loadtest clients/python gpu_proof
+SOURCES := hatch_build.py requirements wire mesh native kernels engine services gateway cli loadtest clients/python gpu_proof
 PROTOC := $(BIN)/python -m grpc_tools.protoc -I proto
 CLIENT := clients/python/outrider_client
 SBOM := PYTHONWARNINGS=ignore .venv-tools/bin/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible
@@ -160,7 +160,7 @@ audit: .venv-tools/.installed
 	.venv-tools/bin/python requirements/audit.py
 
 pocket: dev
-	$(BIN)/python -m outrider.models.pocket.recipe --out out/pocket $(ARGS)
+	$(BIN)/python -m outrider.engine.models.pocket.recipe --out out/pocket $(ARGS)
 
 # Writes the tables of docs/metrics.md.
 metrics-table: dev

@@ -7,16 +7,16 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import torch
-from outrider.models.config import ModelConfig
-from outrider.models.fields import Fields
-from outrider.models.llama import LlamaModel
+from outrider.engine.models.config import ModelConfig
+from outrider.engine.models.fields import Fields
+from outrider.engine.models.llama import LlamaModel
 from torch import Tensor
 
 from gpu_proof.sizes import Sizes
 
 
 class RandomWeights:
-    """A `outrider.models.checkpoint.WeightSource` without a file: the same weights at each load, on the device."""
+    """A `outrider.engine.models.checkpoint.WeightSource` without a file: the same weights at each load."""
 
     quantized = False
 

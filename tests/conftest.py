@@ -38,7 +38,7 @@ LONG = (
     "gateway/mesh/test_frozen.py",
     "verifier/test_kv_cache.py",
     "loadtest/attack/test_attacks.py",
-    "models/test_native.py",
+    "engine/models/test_native.py",
     "gateway/generation/test_full_disk.py",
     "verifier/test_drafting_service.py",
     "gateway/doors/own/test_prompts.py",

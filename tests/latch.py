@@ -57,8 +57,8 @@ class Latch:
 
 def main() -> None:
     """Runs the verifier. A step leaves out stopped sequences; calls, prompts and deadlines continue."""
+    from outrider.engine.scheduling.scheduler import Plan, Scheduler
     from outrider.mesh.service import run
-    from outrider.verifier.scheduling.scheduler import Plan, Scheduler
 
     file, module, name = Path(os.environ[_FILE]), *sys.argv.pop(1).split(":")
     service = getattr(import_module(module), name)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 
 import torch
+from outrider.engine.models.llama import LlamaModel
 from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.kernels.pool import KvPool
-from outrider.models.llama import LlamaModel
 from torch import Tensor
 
 from gpu_proof.model import random_model

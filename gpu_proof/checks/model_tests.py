@@ -6,11 +6,15 @@ from gpu_proof.checks.testing import run_tests
 from gpu_proof.report import Report
 from gpu_proof.sizes import Sizes
 
-_FILES = ["tests/models/test_triton.py", "tests/models/operators/test_graphs.py", "tests/models/test_codes.py"]
+_FILES = [
+    "tests/engine/models/test_triton.py",
+    "tests/engine/models/operators/test_graphs.py",
+    "tests/engine/models/test_codes.py",
+]
 _DRY = "refused or too_many_rows"
 
 
 def run(report: Report, sizes: Sizes) -> None:
     """Adds a check for each test."""
     dry = sizes.device.type == "cpu"
-    run_tests(report, "tests/models", _FILES[:2], _DRY if dry else "not kernel_report", beside=not dry)
+    run_tests(report, "tests/engine/models", _FILES[:2], _DRY if dry else "not kernel_report", beside=not dry)

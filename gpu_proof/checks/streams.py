@@ -14,16 +14,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
+from outrider.engine.decode.engine import Engine
+from outrider.engine.models import pocket
+from outrider.engine.requests.parameters import GrammarText, Speculation
+from outrider.engine.requests.sequence import Request
+from outrider.engine.sampling import Sampling
+from outrider.engine.settings import EngineSettings
+from outrider.engine.target import Target
+from outrider.engine.text import Tokenizer
 from outrider.kernels.backend import choice
-from outrider.models import pocket
-from outrider.models.sampling import Sampling
-from outrider.models.text import Tokenizer
-from outrider.v1 import sampling_pb2
-from outrider.verifier.decode.engine import Engine
-from outrider.verifier.requests.sequence import Request
-from outrider.verifier.settings import VerifierSettings
-from outrider.verifier.target import Target
-from outrider.wire.sampling import Speculation
 
 from gpu_proof.model import random_model, save_tokenizer
 from gpu_proof.report import Report
@@ -68,7 +67,7 @@ class _Engine:
             for request in group:
                 self._engine.submit(request)
             while self._engine.busy:
-                for request, frame in self._engine.step().frames:
+                for request, frame in self._engine.step().outputs:
                     said[request.id] += frame.tokens
         return [said[each.id] for each in named], time.perf_counter() - began
 
@@ -89,7 +88,7 @@ def _shipped(report: Report, sizes: Sizes) -> None:
     alone, _ = engine.answers(requests[: count // 2], off=False, alone=True)
     report.check("shipped pair: the same tokens with guesses", plain == guessed)
     report.check("shipped pair: the same tokens alone", plain[: count // 2] == alone)
-    on_cpu = VerifierSettings(model="pocket", dtype="float32", drafters=["ngram"], pages=256)
+    on_cpu = EngineSettings(model="pocket", dtype="float32", drafters=["ngram"], pages=256)
     theirs, _ = _Engine(Target.load(on_cpu).engine()).answers(requests, off=True)
     same = sum(ours == other for ours, other in zip(plain, theirs, strict=True))
     report.figures("Shipped pair, answers equal to a CPU's (sums differ in their last bits)", equal=same, of=count)
@@ -101,12 +100,12 @@ def _settled(sizes: Sizes, **more: object) -> Target:
     return Target.load(_settings(sizes, **more))
 
 
-def _settings(sizes: Sizes, **more: object) -> VerifierSettings:
+def _settings(sizes: Sizes, **more: object) -> EngineSettings:
     most = max(sizes.streams)
     dry = sizes.device.type == "cpu"
     rows = {"max_running": most, "max_rows": 512 + most, "prefill_rows": 512, "max_waiting": 4 * most}
     rows |= {"pages": 64, "max_guesses": 2} if dry else {"pages": 64 * most}
-    return VerifierSettings(device=sizes.device.type, **rows, **more)  # type: ignore[arg-type]
+    return EngineSettings(device=sizes.device.type, **rows, **more)  # type: ignore[arg-type]
 
 
 def _random(report: Report, sizes: Sizes, folder: Path) -> None:
@@ -115,7 +114,7 @@ def _random(report: Report, sizes: Sizes, folder: Path) -> None:
     settings = _settings(sizes, model=str(directory), drafters=["ngram", "suffix"])
     target = Target.over(random_model(sizes, graphs=True), Tokenizer.load(directory), directory, settings)
     engine, dice = _Engine(target.engine()), random.Random(0)
-    grammar = target.grammars.compile(sampling_pb2.Grammar(json_schema=_SCHEMA))
+    grammar = target.grammars.compile(GrammarText("json_schema", _SCHEMA))
     vocabulary = int(sizes.config["vocab_size"])
 
     def requests(count: int) -> list[Request]:

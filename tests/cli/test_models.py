@@ -14,8 +14,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.engine.text.makers import byte_level, write
 from tests.hub import COMMIT, NEXT_COMMIT, Hub, Repository, environment, outrider, python, running_hub
-from tests.models.text.makers import byte_level, write
 from tests.toy_model import save_toy
 
 _READY_S = 240.0

@@ -12,8 +12,8 @@ from pathlib import Path
 import httpx
 import pytest
 from openai import OpenAI
+from outrider.engine.models import pocket
 from outrider.mesh.addresses import hold_port
-from outrider.models import pocket
 from outrider_client import grpc as over_grpc
 
 from tests.cli.commands import CLI

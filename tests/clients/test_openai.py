@@ -7,7 +7,7 @@ from typing import Any
 
 import openai
 import pytest
-from outrider.models.text import Tokenizer
+from outrider.engine.text import Tokenizer
 
 from tests.gateway.stack import CONTEXT, MODEL, Stack
 from tests.gateway.streaming import Gateway

@@ -9,8 +9,8 @@ from typing import Any
 import tokenizers
 from tokenizers import AddedToken, decoders, models, pre_tokenizers, trainers
 
+from tests.engine.text.makers import CORPUS, SPECIAL, byte_level, write
 from tests.gateway.stack import CONTEXT
-from tests.models.text.makers import CORPUS, SPECIAL, byte_level, write
 from tests.toy_model import save_toy
 
 HERMES = (

@@ -14,8 +14,8 @@ from httpx_sse import EventSource, ServerSentEvent
 from outrider.cli.bus.directory import BusDirectory
 from outrider.mesh.addresses import hold_port
 
+from tests.engine.text.makers import CHATML, byte_level, write
 from tests.latch import Latch
-from tests.models.text.makers import CHATML, byte_level, write
 from tests.processes import ServiceProcess
 from tests.toy_model import save_toy
 from tests.users import open_broker

@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import product
 from pathlib import Path
 
-from outrider.models.text import TextError
-from outrider.models.text import chat as ours
-from outrider.models.text.messages import Form, normal_messages
+from outrider.engine.text import TextError
+from outrider.engine.text import chat as ours
+from outrider.engine.text.messages import Form, normal_messages
 from transformers.utils.chat_template_utils import render_jinja_template
 
 from tests.outside.archives import members

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from pathlib import Path
 
-from outrider.models.text import TextError, Tokenizer
+from outrider.engine.text import TextError, Tokenizer
 
 from tests.outside.archives import members
 from tests.outside.tally import Tally

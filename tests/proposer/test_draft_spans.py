@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from outrider.engine.speculation import DraftTree
 from outrider.mesh.telemetry import begun_span, start_tracing, traceparent
-from outrider.models.speculation import DraftTree
 from outrider.proposer.draft_spans import MOST_ROUNDS, DraftSpans
 
 TREE = DraftTree(5, [1, 2], [-1, 0], [0.5, 0.5], "model")

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from outrider.models.drafters.model_drafter import ModelDrafter
-from outrider.models.sampling import Sampling
-from outrider.models.speculation import DrafterContext, DraftTree, Opening
-from outrider.models.text import Tokenizer
+from outrider.engine.sampling import Sampling
+from outrider.engine.speculation import DrafterContext, DraftTree, Opening
+from outrider.engine.speculation.drafters.model_drafter import ModelDrafter
+from outrider.engine.text import Tokenizer
 from outrider.proposer.drafter_thread import DrafterThread
 from outrider.proposer.service import drafter_context
 from outrider.proposer.settings import ProposerSettings

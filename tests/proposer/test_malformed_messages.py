@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Iterator
 
 import grpc
 import pytest
+from outrider.engine.models import pocket
 from outrider.mesh.bus import Bus
 from outrider.mesh.registry import Member, Registry
 from outrider.mesh.rpc import channel, close_channels
-from outrider.models import pocket
 from outrider.v1 import proposer_pb2 as pb
 from outrider.v1.proposer_pb2_grpc import ProposerStub
 from outrider.v1.sampling_pb2 import SamplingParams

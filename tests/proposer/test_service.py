@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from outrider.engine.models import pocket
 from outrider.mesh.bus import Bus
 from outrider.mesh.registry import Registry
-from outrider.models import pocket
 
 from tests.processes import ServiceProcess, running
 from tests.toy_model import save_toy

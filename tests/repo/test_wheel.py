@@ -17,11 +17,11 @@ from outrider.native.levels import LEVELS
 REPOSITORY = Path(__file__).parents[2]
 PACKAGES = (
     "cli",
+    "engine",
     "gateway",
     "kernels",
     "kvcache",
     "mesh",
-    "models",
     "native",
     "proposer",
     "tokenizer",
@@ -29,16 +29,16 @@ PACKAGES = (
     "verifier",
     "wire",
 )
-ROOTS = ("wire", "mesh", "native", "kernels", "models", "services", "gateway", "cli")
+ROOTS = ("wire", "mesh", "native", "kernels", "engine", "services", "gateway", "cli")
 LEFT_OUT = (
+    "engine/models/bench/",
+    "engine/models/pocket/recipe/",
     "kernels/bench/",
     "kernels/report.py",
     "loadtest/",
-    "models/bench/",
-    "models/pocket/recipe/",
     "verifier/bench/",
 )
-POCKET = "outrider/models/pocket/weights"
+POCKET = "outrider/engine/models/pocket/weights"
 
 
 def _build(target: str, source: Path, out: Path, **variables: str) -> Path:

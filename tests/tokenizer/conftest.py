@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from outrider.engine.text import Tokenizer
 from outrider.mesh.bus import Bus
 from outrider.mesh.registry import Member
 from outrider.mesh.rpc import channel, close_channels
-from outrider.models.text import Tokenizer
 from outrider.v1 import tokenizer_pb2_grpc as pb_grpc
 
-from tests.models.text.makers import CHATML, byte_level, write
+from tests.engine.text.makers import CHATML, byte_level, write
 from tests.processes import ServiceProcess, running
 from tests.tokenizer.members import member_named
 

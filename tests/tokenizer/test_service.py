@@ -10,15 +10,15 @@ from typing import Any
 
 import grpc
 import pytest
+from outrider.engine.text import Tokenizer
 from outrider.mesh.bus import Bus
 from outrider.mesh.registry import Member
 from outrider.mesh.rpc import channel, close_channels
-from outrider.models.text import Tokenizer
 from outrider.v1 import tokenizer_pb2 as pb
 from outrider.v1 import tokenizer_pb2_grpc as pb_grpc
 from outrider.wire.ids import pack_ids, unpack_ids
 
-from tests.models.text.makers import CORPUS, byte_level, write
+from tests.engine.text.makers import CORPUS, byte_level, write
 from tests.processes import ServiceProcess, running
 from tests.tokenizer.members import member_named
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+from outrider.engine.decode.engine import Engine
+from outrider.engine.requests.sequence import Sequence
 from outrider.mesh.bus import Bus
 from outrider.mesh.registry import Registry, State
 from outrider.mesh.rpc import Server, channel, close_channels
@@ -18,8 +20,6 @@ from outrider.mesh.telemetry import Telemetry
 from outrider.v1 import sampling_pb2
 from outrider.v1 import verifier_pb2 as pb
 from outrider.v1.verifier_pb2_grpc import VerifierStub
-from outrider.verifier.decode.engine import Engine
-from outrider.verifier.requests.sequence import Sequence
 from outrider.verifier.rpc.methods import Methods
 from outrider.verifier.service import VerifierService
 from outrider.verifier.settings import VerifierSettings

@@ -10,17 +10,19 @@ from pathlib import Path
 
 import httpx
 import pytest
+from outrider.engine.decode.outcome import CommittedTokens, OpenedSequence, Outcome
+from outrider.engine.requests.parameters import Speculation
+from outrider.engine.requests.sequence import Request
+from outrider.engine.sampling import Sampling
+from outrider.engine.speculation import DraftTree, Opening
+from outrider.engine.text import Tokenizer
 from outrider.mesh.addresses import hold_port
 from outrider.mesh.bus import Bus
 from outrider.mesh.registry import Registry
 from outrider.mesh.rpc import channel, close_channels
 from outrider.mesh.tasks import Tasks
-from outrider.models.sampling import Sampling
-from outrider.models.speculation import DraftTree, Opening
-from outrider.models.text import Tokenizer
 from outrider.v1 import sampling_pb2, verifier_pb2_grpc
 from outrider.v1 import verifier_pb2 as pb
-from outrider.verifier.decode.outcome import CommittedTokens, OpenedSequence, Outcome
 from outrider.verifier.rpc.proposers import RemoteDrafting
 from outrider.wire.frames import Frame, decode_frame
 from outrider.wire.ids import pack_ids
@@ -164,6 +166,19 @@ async def test_guesses_are_counted_by_drafter_and_depth(stub: Stub, mesh: Mesh) 
     assert mesh.metric("spec_lossy") == 0
 
 
+def opened(number: int, opening: Opening, *drafters: str, residency: frozenset[str] | None = None) -> OpenedSequence:
+    request = Request(
+        str(number),
+        "t",
+        list(opening.tokens),
+        opening.sampling,
+        9,
+        speculation=Speculation(drafters=drafters),
+        residency=residency,
+    )
+    return OpenedSequence(number, opening, request)
+
+
 async def sessions(registry: Registry, instance: str, count: int) -> None:
     """Returns when a proposer announces ``count`` sessions."""
     await registry.wait_for(
@@ -186,9 +201,9 @@ async def test_sessions_of_a_drafter_that_is_left_alone_rest_and_go_on_from_what
         while drafting.drafters != {"model", "suffix"}:
             await asyncio.sleep(0.02)
     opening = Opening([1, 2, 3], Sampling(), 31)
-    elsewhere = OpenedSequence(4, opening, None, residency=frozenset({"eu"}))
-    suffix_only = OpenedSequence(2, opening, frozenset({"suffix"}))
-    drafting.send(Outcome(opened=[elsewhere, OpenedSequence(1, opening, None), suffix_only]))
+    elsewhere = opened(4, opening, residency=frozenset({"eu"}))
+    suffix_only = opened(2, opening, "suffix")
+    drafting.send(Outcome(opened=[elsewhere, opened(1, opening), suffix_only]))
     await sessions(registry, "p-model", 1)
     await sessions(registry, "p-suffix", 2)
     await eventually(lambda: any(tree.drafter == "model" for _, tree in offered))
@@ -199,7 +214,7 @@ async def test_sessions_of_a_drafter_that_is_left_alone_rest_and_go_on_from_what
     for _ in range(20):
         drafting.send(Outcome(committed=[CommittedTokens(1, length, [5])], paused=paused))
         length += 1
-    drafting.send(Outcome(opened=[OpenedSequence(3, opening, None)], paused=paused))
+    drafting.send(Outcome(opened=[opened(3, opening)], paused=paused))
     drafting.send(Outcome())
     assert works == [True, False, True]
     await eventually(lambda: any((number, tree.length) == (1, length) for number, tree in offered))
@@ -223,7 +238,7 @@ async def test_a_link_with_too_many_unsent_commits_is_replaced(
         drafting.start()
         await eventually(lambda: joined.count("random") == 1)
         opening = Opening([1, 2, 3], Sampling(), 31)
-        drafting.send(Outcome(opened=[OpenedSequence(1, opening, frozenset({"random"}))]))
+        drafting.send(Outcome(opened=[opened(1, opening, "random")]))
         drafting.send(Outcome(committed=[CommittedTokens(1, 3 + place, [5]) for place in range(4001)]))
         await eventually(lambda: joined.count("random") == 2)
         await drafting.stop()

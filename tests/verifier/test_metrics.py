@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from outrider.mesh.telemetry import render
 from outrider.verifier.metrics import Metrics, show_gpus
+from outrider.verifier.tracing.step_telemetry import StepTelemetry
 
-from tests.verifier.engines import MakeEngine, request
+from tests.engine.engines import MakeEngine, request
 
 
 class NvmlError(Exception):
@@ -48,7 +49,7 @@ def number(line: str) -> float:
 
 
 def test_a_request_has_a_time_in_the_queue_and_steps_have_parts_and_rows(make_engine: MakeEngine) -> None:
-    engine = make_engine()
+    engine = make_engine(telemetry=StepTelemetry())
     metrics = Metrics("measured", engine)
     for name in ("a", "b"):
         engine.submit(request(name, prompt=4, answer=6))

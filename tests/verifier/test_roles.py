@@ -10,6 +10,7 @@ from typing import Any, Literal
 import grpc
 import httpx
 import pytest
+from outrider.engine.pages.page_names import chain_hashes
 from outrider.mesh.bus import Bus
 from outrider.mesh.errors import DeadlineUnmeetable, InvalidRequest, OutriderError, from_rpc
 from outrider.mesh.registry import Member, Registry, State
@@ -25,7 +26,6 @@ from outrider.verifier.pages.handover import Handover, HandoverTerms, PrefillPee
 from outrider.verifier.pages.receiver import PageArrivals, Receiver
 from outrider.wire.frames import Finish, Frame, Usage, decode_frame
 from outrider.wire.ids import pack_ids
-from outrider.wire.prefixes import chain_hashes
 
 from tests.processes import ServiceProcess, running
 from tests.toy_model import save_toy

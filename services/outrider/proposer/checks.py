@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Container
 from math import isfinite
 
+from outrider.engine.speculation.trees.tree import MOST_NODES
 from outrider.mesh.errors import InvalidRequest
 from outrider.v1 import proposer_pb2 as pb
 from outrider.v1.sampling_pb2 import SamplingParams
 from outrider.wire.ids import unpack_ids
-
-MOST_NODES = 63
 
 
 def check_request(request: pb.DraftRequest, sessions: Container[int], vocabulary: int) -> None:

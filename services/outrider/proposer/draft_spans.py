@@ -6,9 +6,9 @@ import time
 from dataclasses import dataclass
 
 from opentelemetry.trace import Span
+from outrider.engine.speculation import DraftTree
 from outrider.mesh.telemetry import begun_span, span_named_by
 from outrider.mesh.telemetry.timeline import TreeSize
-from outrider.models.speculation import DraftTree
 
 MOST_ROUNDS = 1000
 """Rounds of a session that have spans of their own."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outrider.models.speculation import Drafter, RememberingDrafter, RestingDrafter
+from outrider.engine.speculation import Drafter, RememberingDrafter, RestingDrafter
 
 
 def commit(drafter: Drafter, commits: list[tuple[int, int, list[int]]]) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
+from outrider.engine.speculation import Drafter, DraftTree, ReadingDrafter
+from outrider.engine.worker import Inbox, Worker
 from outrider.mesh.telemetry import counter, distributions
-from outrider.mesh.worker import Inbox, Worker
-from outrider.models.speculation import Drafter, DraftTree, ReadingDrafter
 
 T = TypeVar("T")
 

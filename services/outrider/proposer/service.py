@@ -9,25 +9,25 @@ from collections.abc import AsyncIterator
 from typing import Any, ClassVar
 
 import grpc
-from outrider.kernels.race_sample import Truncation
-from outrider.mesh import plugins
-from outrider.mesh.errors import ConfigError, FailedPrecondition, InvalidRequest
-from outrider.mesh.service import Mesh, Service
-from outrider.mesh.telemetry import gauge, get_logger, timeline, tracing
-from outrider.mesh.telemetry.timeline import DraftRound, Timeline, TreeSize
-from outrider.models import store
-from outrider.models.config import ModelConfig
-from outrider.models.errors import ModelError
-from outrider.models.sampling import Sampling
-from outrider.models.speculation import (
+from outrider.engine import store
+from outrider.engine.errors import ModelError
+from outrider.engine.models.config import ModelConfig
+from outrider.engine.models.threads import use_threads
+from outrider.engine.sampling import Sampling
+from outrider.engine.speculation import (
     Drafter,
     DrafterContext,
     DrafterError,
     DraftTree,
     Opening,
 )
-from outrider.models.text import TextError, Tokenizer
-from outrider.models.threads import use_threads
+from outrider.engine.text import TextError, Tokenizer
+from outrider.kernels.race_sample import Truncation
+from outrider.mesh import plugins
+from outrider.mesh.errors import ConfigError, FailedPrecondition, InvalidRequest
+from outrider.mesh.service import Mesh, Service
+from outrider.mesh.telemetry import gauge, get_logger, timeline, tracing
+from outrider.mesh.telemetry.timeline import DraftRound, Timeline, TreeSize
 from outrider.native.share import sentence
 from outrider.proposer import drafter_calls
 from outrider.proposer.checks import check_request

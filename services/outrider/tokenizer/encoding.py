@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
 
+from outrider.engine.text import TextError, Tokenizer
+from outrider.engine.text.chat import Part
+from outrider.engine.text.errors import NotRendered
 from outrider.mesh.errors import ContextExceeded, InvalidRequest, Unavailable
-from outrider.models.text import TextError, Tokenizer
-from outrider.models.text.chat import Part
-from outrider.models.text.errors import NotRendered
 from outrider.v1 import tokenizer_pb2 as pb
 from outrider.wire.ids import pack_ids
 

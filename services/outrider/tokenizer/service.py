@@ -10,16 +10,16 @@ from typing import Any, ClassVar
 
 import grpc
 import msgspec
+from outrider.engine import store
+from outrider.engine.errors import ModelError
+from outrider.engine.text import TextError, Tokenizer
+from outrider.engine.text.chat import Part
+from outrider.engine.text.errors import NotRendered
+from outrider.engine.worker import lower_priority
 from outrider.mesh.errors import ConfigError, InvalidRequest
 from outrider.mesh.heap import give_memory_back
 from outrider.mesh.service import Mesh, Service
 from outrider.mesh.telemetry import counter, get_logger, histogram
-from outrider.mesh.worker import lower_priority
-from outrider.models import store
-from outrider.models.errors import ModelError
-from outrider.models.text import TextError, Tokenizer
-from outrider.models.text.chat import Part
-from outrider.models.text.errors import NotRendered
 from outrider.tokenizer.encoding import begin, encode, size
 from outrider.tokenizer.settings import TokenizerSettings
 from outrider.v1 import tokenizer_pb2 as pb

@@ -7,17 +7,22 @@ import sys
 from functools import partial
 from typing import Any, ClassVar
 
+from outrider.engine.decode.engine import Engine
+from outrider.engine.decode.engine_thread import EngineThread
+from outrider.engine.decode.outcome import Outcome
+from outrider.engine.errors import SettingsError
+from outrider.engine.logits.deep_threads import deep_stacks
+from outrider.engine.logs import use_loggers
+from outrider.engine.speculation import DraftTree
+from outrider.engine.target import PARTS, Parts, Target
+from outrider.engine.worker import Inbox
+from outrider.mesh.errors import ConfigError
 from outrider.mesh.service import Mesh, Service
 from outrider.mesh.telemetry import get_logger
-from outrider.mesh.worker import Inbox
-from outrider.models.speculation import DraftTree
 from outrider.v1 import verifier_pb2 as pb
 from outrider.v1 import verifier_pb2_grpc as pb_grpc
-from outrider.verifier.decode.engine import Engine
-from outrider.verifier.decode.engine_thread import EngineThread
-from outrider.verifier.decode.outcome import Outcome
-from outrider.verifier.logits.deep_threads import deep_stacks
-from outrider.verifier.logits.grammar_compiler import Compiler
+from outrider.verifier.grammars.grammar_compiler import Compiler
+from outrider.verifier.memory_lock import measuring_alone
 from outrider.verifier.metrics import Metrics, show_gpus
 from outrider.verifier.pages.announcements import PageAnnouncer
 from outrider.verifier.pages.named_prompts import NamedPrompts
@@ -28,11 +33,11 @@ from outrider.verifier.rpc.leases import Leases
 from outrider.verifier.rpc.methods import Methods
 from outrider.verifier.rpc.proposers import RemoteDrafting
 from outrider.verifier.rpc.publisher import Publisher
+from outrider.verifier.rpc.shares import Shares
 from outrider.verifier.rpc.submissions import Submissions
 from outrider.verifier.rpc.thread_sharing import ThreadSharing
-from outrider.verifier.scheduling.shares import Shares
 from outrider.verifier.settings import VerifierSettings
-from outrider.verifier.target import PARTS, Parts, Target
+from outrider.verifier.tracing.step_telemetry import StepTelemetry
 
 _SWITCH_S = 0.0005
 """Seconds after which the engine's thread yields to the event loop."""
@@ -74,7 +79,7 @@ class VerifierService(Service):
         """Loads the model, measures its steps and starts the engine."""
         self._mesh, self._loop = mesh, asyncio.get_running_loop()
         sys.setswitchinterval(_SWITCH_S)
-        self._target = target = await asyncio.to_thread(Target.load, self._settings, self.parts)
+        self._target = target = await asyncio.to_thread(self._load)
         self._exchange = PageExchange(mesh, self._settings, target, self.inbox)
         self._engine = target.engine(self._exchange.cache)
         metrics = Metrics(target.name, self._engine, self._settings.peak_tflops * 1e12)
@@ -119,6 +124,14 @@ class VerifierService(Service):
         await Shares(mesh.bus, mesh.registry, mesh.instance, target.name, self.inbox, scheduler).start(mesh.tasks)
         mesh.tasks.spawn(self._expire(), "expiry")
         self._started = True
+
+    def _load(self) -> Target:
+        """Loads the target; `ConfigError` if the settings are wrong."""
+        use_loggers(get_logger)
+        try:
+            return Target.load(self._settings.engine(), self.parts, StepTelemetry(), measuring_alone())
+        except SettingsError as error:
+            raise ConfigError(str(error)) from None
 
     def _make_drafting(self, mesh: Mesh, target: Target) -> RemoteDrafting:
         thread_sharing = ThreadSharing(target.runner.model, self._settings.threads_beside, self.inbox.post)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
+from outrider.engine.settings import EngineSettings
 from outrider.mesh.config import Settings
 from outrider.wire.sampling import MOST_NODES
 
@@ -183,3 +185,7 @@ class VerifierSettings(Settings, kw_only=True, frozen=True):
         dict[str, dict[str, Any]],
         Meta(description="settings of the local drafters, a table each; `model` names a drafter's model, as above"),
     ] = {}
+
+    def engine(self) -> EngineSettings:
+        """The settings of the verifier's engine."""
+        return EngineSettings(**{each.name: getattr(self, each.name) for each in fields(EngineSettings)})

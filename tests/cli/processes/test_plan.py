@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from outrider.cli.processes.options import ONE_EACH, UpOptions
 from outrider.cli.processes.plan import Plan, make_plan
+from outrider.engine.models import pocket
 from outrider.mesh.addresses import hold_port, require_free
 from outrider.mesh.errors import ConfigError, Unavailable
-from outrider.models import pocket
 from outrider.native import share
 from outrider.native.presence import notice
 

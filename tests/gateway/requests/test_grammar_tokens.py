@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from llguidance import LLMatcher, LLTokenizer
+from outrider.engine.logits.grammar_definitions import definition, make_matcher
 from outrider.gateway.requests.grammar_tokens import named_token
-from outrider.verifier.logits.grammar_definitions import definition, make_matcher
 
-from tests.models.text.makers import SPECIAL, byte_level
+from tests.engine.text.makers import SPECIAL, byte_level
 
 NAME = SPECIAL[1]
 NAMING = {

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from secrets import token_hex
 
 import pytest
+from outrider.engine.pages.page_names import chain_hashes
 from outrider.gateway import metrics
 from outrider.gateway.routing import Ask, Replica
 from outrider.gateway.routing.page_map import PageMap
@@ -23,7 +24,6 @@ from outrider.v1.verifier_pb2_grpc import VerifierStub
 from outrider.wire.frames import decode_frame
 from outrider.wire.ids import pack_ids
 from outrider.wire.page_news import NAME_BYTES, decode_news, split_names
-from outrider.wire.prefixes import chain_hashes
 
 from tests.broker import Broker
 from tests.processes import ServiceProcess

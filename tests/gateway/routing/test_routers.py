@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
+from outrider.engine.pages.page_names import chain_hashes
 from outrider.gateway.admission.caller import Caller, OwnedLimits
 from outrider.gateway.routing import GROUP, Ask, Replica, Router, VerifierSelection
 from outrider.gateway.routing.breakers import Breakers
@@ -20,7 +21,6 @@ from outrider.gateway.settings import GatewaySettings
 from outrider.mesh import plugins
 from outrider.mesh.errors import ConfigError, Unavailable
 from outrider.mesh.registry import Member, State
-from outrider.wire.prefixes import chain_hashes
 from outrider.wire.tenants import Limits
 
 OWN: dict[str, Any] = {"least_load": LeastLoad, "prefix": Prefix, "cost": Cost, "round_robin": RoundRobin}

@@ -8,7 +8,7 @@ from itertools import islice, permutations, product
 from typing import Any
 
 from llguidance import LLMatcher, LLTokenizer
-from outrider.verifier.logits.grammar_definitions import definition, make_matcher
+from outrider.engine.logits.grammar_definitions import definition, make_matcher
 
 _BYTES = LLTokenizer("byte")
 

@@ -11,9 +11,9 @@ import httpx
 import openai
 import pytest
 from httpx_sse import EventSource
+from outrider.engine.text import Tokenizer
 from outrider.gateway.doors.openai.bodies import read_chat
 from outrider.gateway.doors.responses.body import read_response
-from outrider.models.text import Tokenizer
 from outrider.v1 import inference_pb2 as pb
 from outrider.v1.inference_pb2_grpc import InferenceStub
 from outrider.v1.sampling_pb2 import SamplingParams, TokenSequence

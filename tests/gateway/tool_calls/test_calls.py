@@ -7,21 +7,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from outrider.engine.logits.edits import EditBatch
+from outrider.engine.logits.grammar import Grammars
+from outrider.engine.speculation import NO_GUESSES
+from outrider.engine.text import Tokenizer
 from outrider.gateway.doors.schema.structure import NamedSchema
 from outrider.gateway.requests.call_rules import CallableFunction, CallRules
 from outrider.gateway.tool_calls.answer_reader import AnswerPiece, AnswerReader
 from outrider.gateway.tool_calls.grammar import call_structure
-from outrider.models.speculation import NO_GUESSES
-from outrider.models.text import Tokenizer
 from outrider.tokenizer.service import call_style
-from outrider.verifier.logits.edits import EditBatch
-from outrider.verifier.logits.grammar import Grammars
 from outrider.wire.calls import CallStyle, Mark
 from outrider.wire.frames import Finish, Frame
 
+from tests.engine.masks import bits
+from tests.engine.text.makers import CHATML, byte_level, write
 from tests.gateway.calls import HERMES, LLAMA, PAINT, save_calling
-from tests.models.text.makers import CHATML, byte_level, write
-from tests.verifier.masks import bits
 
 EOS = 0
 PAINTED = '<tool_call>\n{"name": "paint", "arguments": {"colour": "red", "coats": 2}}\n</tool_call>'

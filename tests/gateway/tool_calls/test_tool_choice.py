@@ -11,7 +11,7 @@ import httpx
 import openai
 import pytest
 from httpx_sse import EventSource
-from outrider.models.text import Tokenizer
+from outrider.engine.text import Tokenizer
 from outrider.v1 import inference_pb2 as pb
 from outrider.v1.inference_pb2_grpc import InferenceStub
 from outrider.v1.sampling_pb2 import SamplingParams

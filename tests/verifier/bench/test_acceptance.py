@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from outrider.models.llama import LlamaModel
-from outrider.models.sampling import Sampling
-from outrider.models.speculation import Acceptance
-from outrider.verifier.acceptance.accept import Race
-from outrider.verifier.acceptance.rejection import Rejection
+from outrider.engine.models.llama import LlamaModel
+from outrider.engine.sampling import Sampling
+from outrider.engine.speculation import Acceptance
+from outrider.engine.speculation.acceptance.accept import Race
+from outrider.engine.speculation.acceptance.rejection import Rejection
 from outrider.verifier.bench.acceptance import Place, Trial
 
 from tests.toy_model import save_toy

@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 import torch
+from outrider.engine.decode.engine import Engine
+from outrider.engine.decode.page_cache import NoCache
+from outrider.engine.requests.output import Finish, Output
+from outrider.engine.requests.sequence import Request, Sequence
+from outrider.engine.sampling import Sampling
+from outrider.engine.scheduling.scheduler import Scheduler
 from outrider.kernels.pool import KvPool
 from outrider.mesh.bus import Bus
 from outrider.mesh.registry import Registry, State
 from outrider.mesh.rpc import close_channels
-from outrider.models.sampling import Sampling
-from outrider.verifier.decode.engine import Engine
-from outrider.verifier.decode.page_cache import NoCache
 from outrider.verifier.pages.cached_pages import (
     CachedPages,
     OfferedPages,
@@ -30,13 +33,10 @@ from outrider.verifier.pages.page_server import DeliveringCache, PageBatch
 from outrider.verifier.pages.peers import Peers
 from outrider.verifier.pages.shards import SEGMENT, instances_of
 from outrider.verifier.pages.transfer import TransferTime
-from outrider.verifier.requests.sequence import Request, Sequence
-from outrider.verifier.scheduling.scheduler import Scheduler
-from outrider.wire.frames import Finish, Frame
 from outrider.wire.pages import page_key
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tests.verifier.engines import MakeEngine
+from tests.engine.engines import MakeEngine
 from tests.waiting import eventually
 
 PROMPT = [index * 7 % 50 for index in range(45)]
@@ -86,19 +86,19 @@ def request(name: str, prompt: Seq[int] = PROMPT, tenant: str = "t", temperature
     return Request(name, tenant, list(prompt), Sampling(temperature, seed=5), 30)
 
 
-def finish(engine: Engine) -> dict[str, list[Frame]]:
-    frames: dict[str, list[Frame]] = {}
+def finish(engine: Engine) -> dict[str, list[Output]]:
+    frames: dict[str, list[Output]] = {}
     while engine.busy or engine.has_news:
-        for asked, frame in engine.step().frames:
+        for asked, frame in engine.step().outputs:
             frames.setdefault(asked.id, []).append(frame)
     return frames
 
 
-def said(frames: Seq[Frame]) -> list[int]:
+def said(frames: Seq[Output]) -> list[int]:
     return [token for frame in frames for token in frame.tokens]
 
 
-def reused(frames: Seq[Frame]) -> int:
+def reused(frames: Seq[Output]) -> int:
     usage = frames[-1].usage
     assert usage is not None
     return usage.cached_tokens

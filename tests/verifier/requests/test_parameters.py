@@ -6,14 +6,16 @@ import math
 from typing import Any
 
 import pytest
+from outrider.engine.requests.model_limits import ModelLimits
+from outrider.engine.requests.parameters import SamplingParams
+from outrider.engine.requests.sequence import Request
+from outrider.engine.sampling import Sampling
 from outrider.mesh.errors import InvalidRequest
-from outrider.models.sampling import Sampling
-from outrider.v1.sampling_pb2 import Grammar, SamplingParams, Speculation, TokenSequence
+from outrider.v1.sampling_pb2 import Grammar, Speculation, TokenSequence
+from outrider.v1.sampling_pb2 import SamplingParams as Message
 from outrider.v1.verifier_pb2 import SubmitRequest
-from outrider.verifier.requests.conversion import ModelLimits, request_from_proto
-from outrider.verifier.requests.sequence import Request
+from outrider.verifier.requests.conversion import request_from_proto
 from outrider.wire.ids import pack_ids
-from outrider.wire.sampling import SamplingParameters
 
 SERVED = ModelLimits(50, 100, frozenset({1}), frozenset({"ngram"}))
 
@@ -23,7 +25,7 @@ def read(**params: Any) -> Request:
         request_id="r",
         tenant="t",
         prompt=pack_ids([1, 2, 3]),
-        sampling=SamplingParams(**{"max_tokens": 10} | params),
+        sampling=Message(**{"max_tokens": 10} | params),
         speculation=Speculation(),
     )
     return request_from_proto(message, SERVED, 0.0)
@@ -31,8 +33,8 @@ def read(**params: Any) -> Request:
 
 def test_parameters_that_are_not_said_change_nothing() -> None:
     plain = read()
-    assert plain.parameters == SamplingParameters(temperature=0.0, max_tokens=10)
-    assert plain.sampling == Sampling()
+    assert plain.parameters == SamplingParams(max_tokens=10)
+    assert plain.sampling == Sampling(1.0)
     assert (plain.drafters, plain.stop_ids, plain.grammar) == (None, {1}, None)
 
 
@@ -48,8 +50,7 @@ def test_what_is_said_arrives() -> None:
         echo=True,
         stop_token_ids=[8],
     )
-    assert asked.parameters == SamplingParameters(
-        temperature=0.0,
+    assert asked.parameters == SamplingParams(
         stop_token_ids=(8,),
         repetition_penalty=1.5,
         frequency_penalty=-0.5,
@@ -102,7 +103,7 @@ def test_priority_and_weight_arrive_and_are_refused_out_of_range() -> None:
                 request_id="r",
                 tenant="t",
                 prompt=pack_ids([1]),
-                sampling=SamplingParams(max_tokens=1),
+                sampling=Message(max_tokens=1),
                 **more,
             ),
             SERVED,

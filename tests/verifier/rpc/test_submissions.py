@@ -10,10 +10,10 @@ from pathlib import Path
 
 import grpc
 import pytest
+from outrider.engine.decode.outcome import QueuePlace
+from outrider.engine.requests.sequence import Request
 from outrider.mesh.errors import AlreadyExists, Internal, NotFound, OutriderError, Overloaded, from_rpc
 from outrider.v1 import verifier_pb2 as pb
-from outrider.verifier.decode.outcome import QueuePlace
-from outrider.verifier.requests.sequence import Request
 from outrider.wire.frames import Finish, Frame, decode_frame
 
 from tests.toy_model import save_toy

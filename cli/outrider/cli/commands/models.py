@@ -23,7 +23,7 @@ def models_pull(name: Name) -> None:
     """Bring a model here, or what is missing of it, and print where it is."""
     with _sentences():
         from outrider.cli.processes.downloads import shown
-        from outrider.models.store import locate, pin
+        from outrider.engine.store import locate, pin
 
         with shown() as watch:
             pinned = pin(name, watch)
@@ -34,7 +34,7 @@ def models_pull(name: Name) -> None:
 def models_list() -> None:
     """List the models in the Hub's cache: name, revision, size, format and place."""
     with _sentences():
-        from outrider.models.store.cached import cached_models
+        from outrider.engine.store.cached import cached_models
 
         for model in cached_models():
             size = f"{model.size / 1e6:,.1f} MB"
@@ -49,7 +49,7 @@ def models_verify(
 ) -> None:
     """Compare the SHA-256 of all files with those of the first load; exit code 1 if a file was changed."""
     with _sentences():
-        from outrider.models.store import integrity
+        from outrider.engine.store import integrity
 
         for place in _places(name):
             if renew:
@@ -66,7 +66,7 @@ def models_remove(
 ) -> None:
     """Remove a model from the Hub's cache: all its revisions and files unless the name has one."""
     with _sentences():
-        from outrider.models.store.cached import meant, remove
+        from outrider.engine.store.cached import meant, remove
 
         models = meant(name)
         for model in models:
@@ -77,8 +77,8 @@ def models_remove(
 
 
 def _places(name: str | None) -> list[Path]:
-    from outrider.models.store import POCKET, is_path, locate
-    from outrider.models.store.cached import cached_models, meant
+    from outrider.engine.store import POCKET, is_path, locate
+    from outrider.engine.store.cached import cached_models, meant
 
     if name is None:
         return [model.place for model in cached_models() if model.format != "no weights"]
@@ -90,7 +90,7 @@ def _places(name: str | None) -> list[Path]:
 @contextmanager
 def _sentences() -> Iterator[None]:
     """Ends a block that fails with exit code 1 and the sentence of its `ModelError`."""
-    from outrider.models.store import ModelError
+    from outrider.engine.store import ModelError
 
     try:
         yield

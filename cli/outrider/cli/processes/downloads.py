@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from outrider.models.store import Watch, at_intervals
+from outrider.engine.store import Watch, at_intervals
 from rich.console import Console
 from rich.progress import (
     BarColumn,

@@ -11,9 +11,9 @@ from outrider.cli.processes.downloads import shown
 from outrider.cli.processes.keeper import StartError
 from outrider.cli.processes.placement import SettingsByKind
 from outrider.cli.settings import Flags
+from outrider.engine.store import POCKET, ModelError, is_gguf, is_path, pin, served_name
 from outrider.mesh.config import EffectiveSetting
 from outrider.mesh.errors import ConfigError
-from outrider.models.store import POCKET, ModelError, is_gguf, is_path, pin, served_name
 
 
 def absolute(model: str | Path | None) -> str | None:

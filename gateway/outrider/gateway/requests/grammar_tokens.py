@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from outrider.wire.grammars import is_lark
+from outrider.engine.requests.grammars import is_lark
 
 _PARTS = re.compile(
     r"""

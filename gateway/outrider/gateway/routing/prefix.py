@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
+from outrider.engine.pages.page_names import chain_hashes
 from outrider.gateway import metrics
 from outrider.gateway.routing.page_map import PageMap
 from outrider.gateway.routing.router import Ask, Replica, read_options
 from outrider.wire.page_news import NAME_BYTES
-from outrider.wire.prefixes import chain_hashes
 
 _MOST_ASKED = 256
 _MOST_VERIFIERS = 4096

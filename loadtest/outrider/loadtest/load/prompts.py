@@ -43,7 +43,7 @@ def held_out(characters: int = CHARACTERS) -> list[str]:
     Raises:
         PromptsError: the shipped models or the library's sources are not installed.
     """
-    listing = resources.files("outrider.models") / "pocket" / "weights" / "heldout.json"
+    listing = resources.files("outrider.engine.models") / "pocket" / "weights" / "heldout.json"
     library = Path(sysconfig.get_path("stdlib"))
     try:
         paths = [library / file["path"] for file in msgspec.json.decode(listing.read_bytes())["files"]]

@@ -40,7 +40,7 @@ def start(options: argparse.Namespace, stack: ExitStack) -> Engines[str]:
     """Starts both engines."""
     engines: Engines[str] = Engines()
     target = stack.enter_context(
-        resources.as_file(resources.files("outrider.models") / "pocket" / "weights" / "target")
+        resources.as_file(resources.files("outrider.engine.models") / "pocket" / "weights" / "target")
     )
     peer = stack.enter_context(openvino_process.running(options.cache / "openvino", [target]))
     engines.versions.extend(openvino_process.versions(options.cache / "openvino"))

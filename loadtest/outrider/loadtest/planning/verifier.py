@@ -37,7 +37,7 @@ Heard = Callable[["Verifier", Job], None]
 
 
 class Verifier:
-    """A verifier that decodes, as `outrider.verifier.scheduling` does for one tenant and one priority.
+    """A verifier that decodes, as `outrider.engine.scheduling` does for one tenant and one priority.
 
     All sequences that decode advance by the same tokens in a step: the mean of the profile for their number. So a
     sequence ends when the sum of all steps' tokens reaches a mark, and steps in which nothing else happens are one

@@ -30,7 +30,7 @@ struct TenantMemory {
   }
 };
 
-// As outrider.models.drafters.matches defines it.
+// As outrider.engine.speculation.drafters.matches defines it.
 static inline double match_confidence(int64_t length) { return length > 1 ? 1 - 1.0 / length : 0.3; }
 
 // A tree under construction, grown from the likeliest followers in all automata.

@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from outrider.engine.models import pocket
+from outrider.engine.models.llama import LlamaModel
+from outrider.engine.models.pocket.recipe.corpus import gather, standard_library
+from outrider.engine.sampling import Dice, Sampling
+from outrider.engine.speculation import Acceptance, MergedTree, VerifiedTree
+from outrider.engine.speculation.acceptance.accept import Race, walk
+from outrider.engine.speculation.acceptance.rejection import Rejection
+from outrider.engine.speculation.trees.proposals import own_seed, propose
+from outrider.engine.text import Tokenizer
 from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.kernels.race_sample import race_sample, race_topk
-from outrider.models import pocket
-from outrider.models.llama import LlamaModel
-from outrider.models.pocket.recipe.corpus import gather, standard_library
-from outrider.models.sampling import Dice, Sampling
-from outrider.models.speculation import Acceptance, MergedTree, VerifiedTree
-from outrider.models.speculation.proposals import own_seed, propose
-from outrider.models.text import Tokenizer
-from outrider.verifier.acceptance.accept import Race, walk
-from outrider.verifier.acceptance.rejection import Rejection
 from torch import Tensor
 
 _PAGE_SIZE = 16

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from outrider.engine.speculation.policy.drafter_policy import AskAlways
+from outrider.engine.target import Parts
 from outrider.mesh.service import run
 from outrider.verifier.service import VerifierService
-from outrider.verifier.speculation.drafter_policy import AskAlways
-from outrider.verifier.target import Parts
 
 
 class AlwaysAsking(VerifierService):

@@ -25,17 +25,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from outrider.engine.decode.engine import Engine
+from outrider.engine.logits.deep_threads import in_deep_thread
+from outrider.engine.logits.grammar import Grammar, Grammars
+from outrider.engine.requests.output import Finish
+from outrider.engine.requests.parameters import GrammarText, SamplingParams, Speculation
+from outrider.engine.requests.sequence import Request
+from outrider.engine.sampling import Sampling
+from outrider.engine.settings import EngineSettings
+from outrider.engine.target import Target
 from outrider.kernels.race_sample import Truncation
-from outrider.models.sampling import Sampling
-from outrider.v1 import sampling_pb2 as pb
-from outrider.verifier.decode.engine import Engine
-from outrider.verifier.logits.deep_threads import in_deep_thread
-from outrider.verifier.logits.grammar import Grammar, Grammars
-from outrider.verifier.requests.sequence import Request
-from outrider.verifier.settings import VerifierSettings
-from outrider.verifier.target import Target
-from outrider.wire.frames import Finish
-from outrider.wire.sampling import SamplingParameters, Speculation
 
 _TEXT = {"type": "string", "maxLength": 30}
 _ITEM = {"type": "object", "properties": {"a": {"type": "integer"}, "b": _TEXT}, "required": ["a", "b"]}
@@ -46,7 +45,7 @@ _PROPERTIES: tuple[dict[str, Any], ...] = (
     {"kind": {"enum": ["a", "b"]}, "on": {"type": "boolean"}, "names": {"type": "array", "items": _TEXT}},
 )
 _SCHEMAS = [{"type": "object", "properties": each, "required": list(each)} for each in _PROPERTIES]
-_PENALTIES = SamplingParameters(repetition_penalty=1.1, frequency_penalty=0.2)
+_PENALTIES = SamplingParams(repetition_penalty=1.1, frequency_penalty=0.2)
 _LATE_S = 0.001
 _LATE_SHARE = 0.05
 _SLOW_S = 0.01
@@ -57,7 +56,7 @@ _MOST_WRITTEN = 20
 def main() -> int:
     """Hunts, prints a line a round, and returns 1 if an answer differed."""
     options = _options()
-    settings = VerifierSettings(threads=options.threads, audit_share=options.audit)
+    settings = EngineSettings(threads=options.threads, audit_share=options.audit)
     hunt, began = Hunt(settings, options.seed, options.load), time.monotonic()
     while time.monotonic() - began < options.minutes * 60 and hunt.counts["streams"] < options.streams:
         hunt.round()
@@ -87,13 +86,13 @@ class Hunt:
         altered: the altered streams: request, right and seen tokens.
     """
 
-    def __init__(self, settings: VerifierSettings, seed: int, load: int) -> None:
+    def __init__(self, settings: EngineSettings, seed: int, load: int) -> None:
         self._dice, self._load = random.Random(seed), load
         self._target = Target.load(settings)
         model, tokenizer, place = self._target.runner.model, self._target.tokenizer, self._target.directory
-        plain = Target.over(model, tokenizer, place, VerifierSettings(drafters=[], threads=settings.threads))
+        plain = Target.over(model, tokenizer, place, EngineSettings(drafters=[], threads=settings.threads))
         self._engine, self._plain = self._target.engine(), plain.engine()
-        _grammars(self._target).compile(pb.Grammar(regex="a"))  # opens files
+        _grammars(self._target).compile(GrammarText("regex", "a"))  # opens files
         self.counts: Counter[str] = Counter(streams=0, altered=0)
         self.altered: list[dict[str, Any]] = []
 
@@ -127,13 +126,13 @@ class Hunt:
                 sampling=sampling,
                 max_tokens=dice.choice([40, 120, 400, 744]),
                 stop_ids=self._target.model_limits.eos_ids,
-                parameters=_PENALTIES if dice.random() < 0.1 else SamplingParameters(),
+                parameters=_PENALTIES if dice.random() < 0.1 else SamplingParams(),
             )
 
-    def _grammar(self, request: Request) -> pb.Grammar | None:
+    def _grammar(self, request: Request) -> GrammarText | None:
         """The grammar of a request, which depends on its seed alone."""
         choice = request.sampling.seed % (len(_SCHEMAS) + 1)
-        return pb.Grammar(json_schema=json.dumps(_SCHEMAS[choice])) if choice < len(_SCHEMAS) else None
+        return GrammarText("json_schema", json.dumps(_SCHEMAS[choice])) if choice < len(_SCHEMAS) else None
 
     def _speculate(self, wanted: Sequence[Request]) -> list[_Stream]:
         """The streams of ``wanted``, and of some of them again, by the engine with drafters."""
@@ -167,7 +166,7 @@ class Hunt:
         self._engine.submit(request)
 
     def _step(self, engine: Engine, running: dict[str, _Stream], left: list[Request]) -> None:
-        for request, frame in engine.step().frames:
+        for request, frame in engine.step().outputs:
             stream = running[request.id]
             stream.tokens += frame.tokens
             stream.ended = frame.finish or stream.ended
@@ -192,7 +191,7 @@ class Hunt:
             tokens[request.id] = []
             self._plain.submit(replace(request, grammar=grammar))
         while self._plain.busy:
-            for request, frame in self._plain.step().frames:
+            for request, frame in self._plain.step().outputs:
                 tokens[request.id] += frame.tokens
         yield from tokens.items()
 

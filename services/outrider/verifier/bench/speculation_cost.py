@@ -20,15 +20,16 @@ from pathlib import Path
 from statistics import quantiles
 
 import msgspec
-from outrider.models.pocket.recipe.corpus import gather, standard_library
-from outrider.models.sampling import Sampling
-from outrider.models.text import Tokenizer
-from outrider.verifier.decode.engine import Engine
-from outrider.verifier.requests.sequence import Request
-from outrider.verifier.settings import VerifierSettings
-from outrider.verifier.target import Target
+from outrider.engine.decode.engine import Engine
+from outrider.engine.models.pocket.recipe.corpus import gather, standard_library
+from outrider.engine.requests.parameters import Speculation
+from outrider.engine.requests.sequence import Request
+from outrider.engine.sampling import Sampling
+from outrider.engine.settings import EngineSettings
+from outrider.engine.target import Target
+from outrider.engine.text import Tokenizer
+from outrider.verifier.requests.conversion import frame
 from outrider.wire.frames import encode_frame
-from outrider.wire.sampling import Speculation
 
 SINGLE = ("model", "ngram", "suffix")
 """Modes of one drafter."""
@@ -92,8 +93,8 @@ class ModeEngine:
         for _ in range(steps):
             if not self._engine.busy:
                 break
-            for _, frame in self._engine.step().frames:
-                encode_frame(frame)
+            for _, output in self._engine.step().outputs:
+                encode_frame(frame(output, ""))
         times.cpu += time.process_time() - cpu
         times.wall += time.perf_counter() - wall
         return self._engine.busy
@@ -156,14 +157,14 @@ def main() -> int:
 
 def make_engines(modes: Sequence[str], threads: int) -> tuple[Tokenizer, dict[str, ModeEngine]]:
     """The tokenizer, and an engine of the shipped models for each mode; 0 ``threads`` for one thread a core."""
-    first = Target.load(VerifierSettings(drafters=[], threads=threads))
+    first = Target.load(EngineSettings(drafters=[], threads=threads))
     model, tokenizer = first.runner.model, first.tokenizer
     targets = {mode: Target.over(model, tokenizer, first.directory, _settings(mode)) for mode in modes}
     return tokenizer, {mode: ModeEngine(target, MODES[mode]) for mode, target in targets.items()}
 
 
-def _settings(mode: str) -> VerifierSettings:
-    return VerifierSettings(drafters=MODES[mode])
+def _settings(mode: str) -> EngineSettings:
+    return EngineSettings(drafters=MODES[mode])
 
 
 def _options() -> argparse.Namespace:

@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
+from outrider.engine.pages.page_table import PageTable
+from outrider.engine.scheduling.plan import Limits
+from outrider.engine.scheduling.scheduler import Scheduler
+from outrider.engine.target import Parts
 from outrider.mesh.service import run
-from outrider.models.kv.pages import PageTable
-from outrider.verifier.scheduling.plan import Limits
-from outrider.verifier.scheduling.scheduler import Scheduler
 from outrider.verifier.service import VerifierService
-from outrider.verifier.target import Parts
 
 
 def batches(limits: Limits, pages: PageTable, salt: bytes) -> Scheduler:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from outrider.engine.decode.outcome import LENGTHS, Tally
+from outrider.engine.speculation import Acceptance
+from outrider.engine.speculation.policy.counts import Counts
 from outrider.mesh.telemetry import counter, distributions, gauge, get_logger
-from outrider.models.speculation import Acceptance
-from outrider.verifier.decode.outcome import LENGTHS, Tally
-from outrider.verifier.metrics.totals import Totals
-from outrider.verifier.speculation.counts import Counts
+from outrider.verifier.metrics.totals import Totals, shown
 
 _MODEL = ["model"]
 _BY_DRAFTER = ["model", "drafter"]
@@ -37,7 +37,7 @@ class GuessMetrics:
     def __init__(self, model: str, tally: Tally) -> None:
         self._model, self._totals = model, Totals()
         self._warned: set[str] = set()
-        _LENGTH.show(tally.lengths, model)
+        _LENGTH.show(shown(tally.lengths), model)
 
     def update(self, counts: Counts, paused: frozenset[str]) -> None:
         """Adds the changes since the last call; ``paused`` are the paused drafters."""

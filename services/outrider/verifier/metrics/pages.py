@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from outrider.engine.scheduling.scheduler import Scheduler
 from outrider.mesh.telemetry import counter, gauge
 from outrider.verifier.metrics.totals import Totals
-from outrider.verifier.scheduling.scheduler import Scheduler
 
 _MODEL = ["model"]
 _FREE = gauge("verifier_free_pages", "KV pages that could be allocated.", _MODEL)

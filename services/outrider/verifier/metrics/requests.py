@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
+from outrider.engine.decode.engine import Engine
 from outrider.mesh.telemetry import counter, distributions, gauge
-from outrider.verifier.decode.engine import Engine
-from outrider.verifier.metrics.totals import Totals
+from outrider.verifier.metrics.totals import Totals, shown
 
 _MODEL = ["model"]
 _RUNNING = gauge("verifier_running_requests", "Requests in the current step.", _MODEL)
@@ -37,8 +37,8 @@ class RequestMetrics:
     def __init__(self, model: str, engine: Engine) -> None:
         self._model, self._engine, self._totals = model, engine, Totals()
         times = engine.tally.times
-        for shown, distribution in ((_QUEUE, times.queue), (_PREFILL, times.prefill), (_DECODE, times.decode)):
-            shown.show(distribution, model)
+        for metric, distribution in ((_QUEUE, times.queue), (_PREFILL, times.prefill), (_DECODE, times.decode)):
+            metric.show(shown(distribution), model)
         _OLDEST.labels(model).set_function(self._oldest_wait)
 
     def update(self) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 
+from outrider.engine.decode.engine import Engine
+from outrider.engine.decode.outcome import ROWS, Tally
+from outrider.engine.scheduling.cost_curve import CostCurve
 from outrider.mesh.telemetry import counter, distributions, gauge
-from outrider.verifier.decode.engine import Engine
-from outrider.verifier.decode.outcome import ROWS, Tally
-from outrider.verifier.metrics.totals import Totals
-from outrider.verifier.scheduling.cost_curve import CostCurve
+from outrider.verifier.metrics.totals import Totals, shown
 
 _MODEL = ["model"]
 _STEPS = counter("verifier_steps", "Forward passes of the target.", _MODEL)
@@ -47,8 +47,8 @@ class StepMetrics:
         self._model, self._engine, self._totals = model, engine, Totals()
         self._peak, self._since, self._rows = peak, time.monotonic(), 0
         self._operations = 2 * engine.runner.model.config.row_weights
-        _STEP_ROWS.show(engine.tally.step_rows, model)
-        _STEP_SEQUENCES.show(engine.tally.step_sequences, model)
+        _STEP_ROWS.show(shown(engine.tally.step_rows), model)
+        _STEP_SEQUENCES.show(shown(engine.tally.step_sequences), model)
 
     def cost(self, curve: CostCurve) -> None:
         """Shows the measured points of ``curve``."""

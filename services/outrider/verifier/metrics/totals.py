@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from outrider.mesh.telemetry import Distribution
 from prometheus_client import Counter
 
 
@@ -25,3 +26,9 @@ class Totals:
         """As `bring`, for several counters with the same values of their labels."""
         for counter, total in totals.items():
             self.bring(counter, total, *labels)
+
+
+def shown(distribution: object) -> Distribution:
+    """A distribution of the engine's tally, which the verifier's telemetry has made."""
+    assert isinstance(distribution, Distribution)
+    return distribution

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from outrider.models.speculation import Acceptance
-from outrider.verifier.decode.engine import Engine
+from outrider.engine.decode.engine import Engine
+from outrider.engine.scheduling.cost_curve import CostCurve
+from outrider.engine.speculation import Acceptance
 from outrider.verifier.metrics.guesses import GuessMetrics
 from outrider.verifier.metrics.pages import PageMetrics
 from outrider.verifier.metrics.requests import RequestMetrics
 from outrider.verifier.metrics.steps import StepMetrics
-from outrider.verifier.scheduling.cost_curve import CostCurve
 
 
 class Metrics:

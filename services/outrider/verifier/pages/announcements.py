@@ -7,11 +7,11 @@ import time
 from collections import deque
 from secrets import token_hex
 
+from outrider.engine.pages.page_table import PageTable
+from outrider.engine.worker import Inbox
 from outrider.mesh.bus import Bus
 from outrider.mesh.tasks import Tasks
 from outrider.mesh.telemetry import counter
-from outrider.mesh.worker import Inbox
-from outrider.models.kv.pages import PageTable
 from outrider.v1 import verifier_pb2 as pb
 from outrider.wire.page_news import NAME_BYTES, PageNews, encode_news, join_names, news_subject
 

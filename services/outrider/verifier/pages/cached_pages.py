@@ -9,10 +9,10 @@ from typing import Protocol
 
 import numpy
 import torch
+from outrider.engine.pages.page_table import PageTable
+from outrider.engine.requests.sequence import PageSource, Sequence
+from outrider.engine.scheduling.scheduler import Scheduler
 from outrider.kernels.pool import KvPool
-from outrider.models.kv.pages import PageTable
-from outrider.verifier.requests.sequence import PageSource, Sequence
-from outrider.verifier.scheduling.scheduler import Scheduler
 from outrider.wire.residency import Residency
 from torch import Tensor
 
@@ -97,7 +97,7 @@ class _PendingFetch:
 
 
 class CachedPages:
-    """A `outrider.verifier.decode.page_cache.PageCache` over a link.
+    """A `outrider.engine.decode.page_cache.PageCache` over a link.
 
     Fetched pages are published like pages of ended sequences: an admitted sequence finds them by hash, and unused ones
     are evicted. The scheduler needs no change for them. Fetches never exceed the free pages.

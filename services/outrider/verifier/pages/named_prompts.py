@@ -7,18 +7,18 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 import msgspec
+from outrider.engine.pages.page_names import chain_hashes
+from outrider.engine.requests.parameters import Speculation
+from outrider.engine.requests.sequence import Request
+from outrider.engine.sampling import Sampling
+from outrider.engine.target import Target
+from outrider.engine.text import TextError
+from outrider.engine.text.errors import NotRendered
+from outrider.engine.worker import Inbox
 from outrider.mesh.bus import Bucket, Bus
 from outrider.mesh.errors import OutriderError, Unavailable
 from outrider.mesh.telemetry import get_logger
-from outrider.mesh.worker import Inbox
-from outrider.models.sampling import Sampling
-from outrider.models.text import TextError
-from outrider.models.text.errors import NotRendered
-from outrider.verifier.requests.sequence import Request
-from outrider.verifier.target import Target
-from outrider.wire.prefixes import chain_hashes
 from outrider.wire.prompts import BUCKET, NamedPrompt, prompt_mark
-from outrider.wire.sampling import Speculation
 
 _EVERY_S = 1.0
 

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from outrider.engine.decode.engine import Engine
+from outrider.engine.models.fingerprint import page_fingerprint
+from outrider.engine.pages.page_table import PageTable
+from outrider.engine.target import Target
+from outrider.engine.worker import Inbox
 from outrider.kernels.pool import KvPool
 from outrider.mesh.service import Mesh
-from outrider.mesh.worker import Inbox
-from outrider.models.fingerprint import page_fingerprint
-from outrider.models.kv.pages import PageTable
 from outrider.v1.kvcache_pb2_grpc import add_KvCacheServicer_to_server
-from outrider.verifier.decode.engine import Engine
 from outrider.verifier.pages.cached_pages import CachedPages, WantedPages, page_bytes
 from outrider.verifier.pages.handover import Handover, HandoverTerms, PrefillPeers
 from outrider.verifier.pages.link import CacheLink, FetchTerms
@@ -23,7 +24,6 @@ from outrider.verifier.pages.page_server import DeliveringCache, PageServer
 from outrider.verifier.pages.peers import Peers
 from outrider.verifier.pages.receiver import Receiver
 from outrider.verifier.settings import VerifierSettings
-from outrider.verifier.target import Target
 
 _OPEN_S = 10.0
 """Most seconds that a verifier's start waits for the fingerprint of its pages, which reads all weights."""

@@ -8,21 +8,21 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, replace
 
 import grpc
+from outrider.engine.decode.engine import Engine
+from outrider.engine.decode.page_cache import PageCache
+from outrider.engine.requests.sequence import Request, Sequence
+from outrider.engine.target import Target
+from outrider.engine.worker import Inbox
 from outrider.kernels.pool import KvPool
 from outrider.mesh.errors import Unavailable
-from outrider.mesh.worker import Inbox
 from outrider.v1 import kvcache_pb2 as pb
 from outrider.v1 import kvcache_pb2_grpc as pb_grpc
 from outrider.v1 import verifier_pb2
 from outrider.v1.sampling_pb2 import SamplingParams, Speculation
-from outrider.verifier.decode.engine import Engine
-from outrider.verifier.decode.page_cache import PageCache
 from outrider.verifier.pages.cached_pages import copy_pages, page_bytes, to_bytes
 from outrider.verifier.pages.metrics import HANDED
 from outrider.verifier.requests.conversion import check, request_from_proto
-from outrider.verifier.requests.sequence import Request, Sequence
-from outrider.verifier.scheduling.refusals import queued
-from outrider.verifier.target import Target
+from outrider.verifier.requests.refusals import queued
 from outrider.wire.pages import page_checksum, page_key
 from torch import Tensor
 
@@ -163,7 +163,7 @@ class PageServer(pb_grpc.KvCacheServicer):
             request_id=f"pages-{secrets.token_hex(12)}",
             tenant=prefill.tenant,
             prompt=prefill.tokens,
-            sampling=SamplingParams(max_tokens=1, ignore_eos=True),
+            sampling=SamplingParams(temperature=0.0, max_tokens=1, ignore_eos=True),
             speculation=Speculation(off=True),
             priority=prefill.priority,
             weight=prefill.weight if prefill.HasField("weight") else None,

@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 import grpc
+from outrider.engine.requests.sequence import PageSource
 from outrider.mesh.telemetry import get_logger
 from outrider.v1 import kvcache_pb2 as pb
 from outrider.verifier.pages.cached_pages import WantedPages
 from outrider.verifier.pages.metrics import FETCHED_BYTES, FETCHED_TOKENS
 from outrider.verifier.pages.peers import Peer
-from outrider.verifier.requests.sequence import PageSource
 from outrider.wire.pages import page_checksum
 
 Spawn = Callable[[Coroutine[Any, Any, Any], str], object]

@@ -1,4 +1,1 @@
-"""Turns the wire's message into a checked request and the sequence that answers it.
-
-Takes in a `SubmitRequest`; gives out a `Request` and its `Sequence`. Every room above calls this room.
-"""
+"""Between the wire and the engine: messages become requests, outputs become frames, refusals errors."""

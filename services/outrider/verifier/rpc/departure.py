@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
+from outrider.engine.decode.engine import Engine
+from outrider.engine.requests.sequence import Request
+from outrider.engine.worker import Inbox
 from outrider.mesh.registry import Member, Registry, State
 from outrider.mesh.tasks import within
 from outrider.mesh.telemetry import get_logger
-from outrider.mesh.worker import Inbox
-from outrider.verifier.decode.engine import Engine
 from outrider.verifier.pages.page_exchange import PageExchange
-from outrider.verifier.requests.sequence import Request
 from outrider.verifier.rpc.publisher import Publisher
 from outrider.wire.residency import may_hold
 

@@ -6,18 +6,18 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
 import grpc
+from outrider.engine.target import Target
 from outrider.mesh.errors import NotFound, Unavailable
 from outrider.mesh.telemetry import get_logger, kept_span
 from outrider.v1 import verifier_pb2 as pb
 from outrider.v1 import verifier_pb2_grpc as pb_grpc
-from outrider.verifier.logits.grammar_compiler import Compiler
+from outrider.verifier.grammars.grammar_compiler import Compiler
 from outrider.verifier.pages.announcements import PageAnnouncer
 from outrider.verifier.requests.conversion import check, lease_seconds, request_from_proto
-from outrider.verifier.requests.trace import RequestTrace
 from outrider.verifier.rpc.frame_log import FrameLog, StreamEntry
 from outrider.verifier.rpc.leases import Leases
 from outrider.verifier.rpc.submissions import Submissions
-from outrider.verifier.target import Target
+from outrider.verifier.tracing.trace import RequestTrace
 
 _INT32 = (1 << 31) - 1
 
@@ -62,9 +62,8 @@ class Methods(pb_grpc.VerifierServicer):
         """Queues a request."""
         now = self._target.scheduler.now()
         request, lease_s = request_from_proto(message, self._target.model_limits, now), lease_seconds(message)
-        if message.sampling.HasField("grammar"):
-            grammar = await self._compiler.compile(message.sampling.grammar, message.tenant)
-            request = replace(request, grammar=grammar)
+        if (source := request.parameters.grammar) is not None:
+            request = replace(request, grammar=await self._compiler.compile(source, message.tenant))
         if self._draining:
             raise Unavailable("this verifier is draining")
         if (span := kept_span()) is not None:

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import grpc
+from outrider.engine.speculation import DraftTree, Proposal
 from outrider.mesh.registry import Member
 from outrider.mesh.telemetry import get_logger, timeline
-from outrider.models.speculation import DraftTree, Proposal
 from outrider.v1 import proposer_pb2 as pb
 from outrider.wire.ids import unpack_floats, unpack_ids
 

@@ -12,14 +12,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import grpc
+from outrider.engine.decode.outcome import CommittedTokens, OpenedSequence, Outcome
+from outrider.engine.requests.sequence import Request
+from outrider.engine.speculation import DraftTree
 from outrider.mesh import rpc
 from outrider.mesh.registry import Member, Registry, State
 from outrider.mesh.tasks import Tasks
-from outrider.mesh.telemetry import get_logger, timeline
-from outrider.models.speculation import DraftTree
+from outrider.mesh.telemetry import get_logger, timeline, traceparent
 from outrider.v1 import proposer_pb2 as pb
 from outrider.v1.proposer_pb2_grpc import ProposerStub
-from outrider.verifier.decode.outcome import CommittedTokens, OpenedSequence, Outcome
 from outrider.verifier.requests.conversion import sampling_to_proto
 from outrider.verifier.rpc.proposer_link import Link, trees_of
 from outrider.wire.ids import pack_ids
@@ -165,7 +166,7 @@ class RemoteDrafting:
 
     def _place(self, session: _Session) -> None:
         """Opens the session at the least loaded proposer of each drafter that the session lacks."""
-        admitted = session.opened.drafters
+        admitted = session.opened.request.drafters
         for drafter in self.drafters - session.links.keys() - self._paused:
             if admitted is None or drafter in admitted:
                 links = [link for link in self._links.values() if _fits(link, drafter, session)]
@@ -185,7 +186,7 @@ class RemoteDrafting:
             prompt=opening.prompt,
             proposes=opening.proposes,
             replacement=opening.replacement,
-            traceparent=session.opened.traceparent,
+            traceparent=_traceparent(session.opened.request),
         )
         link.news.set()
 
@@ -249,4 +250,9 @@ class RemoteDrafting:
 
 def _fits(link: Link, drafter: str, session: _Session) -> bool:
     """Whether the proposer has the drafter and may hold the session's tokens."""
-    return link.drafter == drafter and may_hold(link.member.status, session.opened.residency)
+    return link.drafter == drafter and may_hold(link.member.status, session.opened.request.residency)
+
+
+def _traceparent(request: Request) -> str:
+    """The span in which the request runs, for proposers; empty if its trace is not kept."""
+    return traceparent(request.trace.parent) if request.trace is not None else ""

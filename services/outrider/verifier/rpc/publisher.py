@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 from time import perf_counter
 
-import msgspec
 from opentelemetry.trace import SpanContext
+from outrider.engine.decode.engine import Engine
+from outrider.engine.decode.outcome import Outcome
+from outrider.engine.requests.output import Output
+from outrider.engine.requests.sequence import Request
 from outrider.mesh.bus import Bus
-from outrider.verifier.decode.engine import Engine
-from outrider.verifier.decode.outcome import Outcome
 from outrider.verifier.metrics import Metrics
-from outrider.verifier.requests.sequence import Request
-from outrider.verifier.requests.trace import RequestTrace
+from outrider.verifier.requests.conversion import frame
 from outrider.verifier.rpc.frame_log import FrameLog
 from outrider.verifier.rpc.leases import Leases
 from outrider.verifier.rpc.proposers import RemoteDrafting
-from outrider.wire.frames import Frame, encode_frame, token_subject
+from outrider.verifier.tracing.trace import RequestTrace
+from outrider.wire.frames import encode_frame, token_subject
 
 _MEASURED_EVERY_S = 0.1
 """Seconds between updates of Prometheus's counters, which cost as much as a small model's step. The end of a request
@@ -57,32 +58,31 @@ class Publisher:
         began = perf_counter()
         self._drafting.send(outcome)
         ended = False
-        for request, frame in outcome.frames:
+        for request, output in outcome.outputs:
             if not request.for_handover:
-                ended |= frame.finish is not None
+                ended |= output.finish is not None
                 if request.trace is None:
-                    self._send(request, frame)
+                    self._send(request, output)
                 else:
-                    self._send_traced(request, request.trace, frame, (outcome.spans or {}).get(request.id))
+                    self._send_traced(request, request.trace, output, (outcome.spans or {}).get(request.id))
         self.update_metrics(at_once=ended)
         self._metrics.publish_s += perf_counter() - began
         if not self._engine.load:
             self._idle.set()
 
-    def _send(self, request: Request, frame: Frame) -> None:
-        last = frame.finish is not None
+    def _send(self, request: Request, output: Output) -> None:
+        last = output.finish is not None
         if last:
-            frame = msgspec.structs.replace(frame, verifier=self._instance)
             self._leases.end(request.id)
-        data = encode_frame(frame)
+        data = encode_frame(frame(output, self._instance))
         self._bus.publish(token_subject(request.tenant, request.id, unfiltered=request.filtered), data)
-        self._log.append(request.id, data, frame.first_index + len(frame.tokens), last)
+        self._log.append(request.id, data, output.first_index + len(output.tokens), last)
 
-    def _send_traced(self, request: Request, trace: RequestTrace, frame: Frame, step: SpanContext | None) -> None:
-        with trace.publishing(step, frame):
-            self._send(request, frame)
-        if frame.finish is not None:
-            trace.end(frame)
+    def _send_traced(self, request: Request, trace: RequestTrace, output: Output, step: SpanContext | None) -> None:
+        with trace.publishing(step, output):
+            self._send(request, output)
+        if output.finish is not None:
+            trace.end(output)
 
     def update_metrics(self, at_once: bool = False) -> None:
         """Copies the engine's counters to Prometheus, soon or ``at_once``."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import time
 
+from outrider.engine.decode.engine import Engine
+from outrider.engine.decode.outcome import QueuePlace
+from outrider.engine.requests.sequence import Request
+from outrider.engine.scheduling.scheduler import QueueFull
+from outrider.engine.worker import Inbox
 from outrider.mesh.errors import AlreadyExists, DeadlineUnmeetable
-from outrider.mesh.worker import Inbox
-from outrider.verifier.decode.engine import Engine
-from outrider.verifier.decode.outcome import QueuePlace
 from outrider.verifier.metrics import Metrics
-from outrider.verifier.requests.sequence import Request
+from outrider.verifier.requests.refusals import queued
 from outrider.verifier.rpc.frame_log import FrameLog, StreamEntry
 from outrider.verifier.rpc.leases import Leases
-from outrider.verifier.scheduling.refusals import queued
-from outrider.verifier.scheduling.scheduler import QueueFull
 
 _ESTIMATE_EVERY_S = 0.5
 _MOST_RETRY_S = 600.0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from outrider.engine.models.llama import LlamaModel
+from outrider.engine.models.step_threads import StepThreads
 from outrider.mesh.telemetry import gauge
-from outrider.models.llama import LlamaModel
-from outrider.models.step_threads import StepThreads
 
 _THREADS = gauge("verifier_threads", "CPU threads that run a forward pass.")
 

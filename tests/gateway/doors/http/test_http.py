@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 import openai
 import pytest
+from outrider.engine.text import Tokenizer
 from outrider.mesh.registry import Registry
 from outrider.mesh.rpc import channel
-from outrider.models.text import Tokenizer
 from outrider.v1 import verifier_pb2 as pb
 from outrider.v1.verifier_pb2_grpc import VerifierStub
 from outrider.wire.frames import Finish, decode_frame

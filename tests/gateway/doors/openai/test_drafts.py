@@ -11,10 +11,10 @@ import grpc
 import httpx
 import pytest
 from httpx_sse import EventSource
+from outrider.engine.text import Tokenizer
 from outrider.gateway.doors.openai.bodies import read_completion
 from outrider.gateway.doors.schema.logprobs import token_name
 from outrider.mesh.errors import InvalidRequest
-from outrider.models.text import Tokenizer
 from outrider.v1.inference_pb2 import CompleteRequest, Draft, GenerateRequest
 from outrider.v1.inference_pb2_grpc import InferenceStub
 from outrider.v1.sampling_pb2 import SamplingParams, Speculation

@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import openai
 import pytest
+from outrider.engine.text import Tokenizer
 from outrider.gateway.requests.request import choice_seed
-from outrider.models.text import Tokenizer
 
 from tests.gateway.stack import CONTEXT, MODEL, Stack, events
 

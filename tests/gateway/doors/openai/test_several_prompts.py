@@ -13,11 +13,11 @@ import openai
 import pytest
 from outrider.wire.tenants import Limits
 
+from tests.engine.text.makers import byte_level
 from tests.gateway.raw_streams import RawStream
 from tests.gateway.stack import CONTEXT, MODEL, Stack, events
 from tests.gateway.streaming import Gateway
 from tests.gateway.tenants import TenantStore, error_of, headers_of
-from tests.models.text.makers import byte_level
 
 TEXTS = ["def parse(", "for x in", "class A:\n    "]
 IDS = [byte_level().encode(text).ids for text in TEXTS]

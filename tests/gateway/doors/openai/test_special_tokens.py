@@ -13,9 +13,9 @@ from outrider.v1 import inference_pb2 as pb
 from outrider.v1.inference_pb2_grpc import InferenceStub
 from outrider.wire.tenants import Limits
 
+from tests.engine.text.makers import SPECIAL, byte_level
 from tests.gateway.stack import MODEL, Stack
 from tests.gateway.tenants import TenantStore
-from tests.models.text.makers import SPECIAL, byte_level
 
 END, START, STOP = SPECIAL
 FIM = f"{START}def f(x):\n    {STOP}\n    return y{END}"

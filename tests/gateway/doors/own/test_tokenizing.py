@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.engine.text.makers import byte_level
 from tests.gateway.stack import CONTEXT, MODEL, Stack
-from tests.models.text.makers import byte_level
 
 CHAT: Any = [{"role": "user", "content": "def f("}]
 CALL: Any = {"role": "assistant", "tool_calls": [{"type": "function", "function": {"name": "f", "arguments": "[1]"}}]}

@@ -9,12 +9,12 @@ from typing import Any
 
 import openai
 import pytest
+from outrider.engine.text import Tokenizer
 from outrider.gateway.doors.responses.body import read_response
 from outrider.gateway.doors.responses.stored_form import ResponseShape
 from outrider.gateway.generation.record import Key, Record
 from outrider.gateway.requests.models import ServedModel
 from outrider.mesh.errors import Unavailable
-from outrider.models.text import Tokenizer
 from outrider.wire.frames import Finish, Frame, Usage
 
 from tests.gateway.stack import MODEL

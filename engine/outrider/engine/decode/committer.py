@@ -1,0 +1,168 @@
+"""Applies a step's decisions: extends or ends sequences, and collects outputs for readers and news for drafters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from outrider.engine.decode.outcome import CommittedTokens, OpenedSequence, Outcome, Tally
+from outrider.engine.decode.page_cache import PageCache
+from outrider.engine.decode.roster import Roster
+from outrider.engine.decode.runner import NOTHING, DrawnRows, Runner, Work
+from outrider.engine.logits.likelihood import Score, score
+from outrider.engine.requests.output import Finish, Output
+from outrider.engine.requests.sequence import Sequence
+from outrider.engine.scheduling.estimate import Estimate
+from outrider.engine.scheduling.scheduler import Scheduler
+from outrider.engine.speculation import NO_GUESSES, MergedTree
+from outrider.engine.speculation.acceptance.accept import AcceptedPath, walk
+from outrider.engine.speculation.policy.guessing import Guessing
+
+_NO_TOKEN = "the request's own rules (bad_words, min_tokens, a grammar) leave no token to go on with"
+
+
+class Committer:
+    """Applies the target's decisions to sequences, and collects the outcome for readers and drafters.
+
+    ``audit`` gets each sequence whose answer is complete.
+
+    Attributes:
+        outcome: outcome since the last `take`.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        scheduler: Scheduler,
+        guessing: Guessing,
+        estimate: Estimate,
+        roster: Roster,
+        cache: PageCache,
+        tally: Tally,
+        audit: Callable[[Sequence], None],
+    ) -> None:
+        self._keep, self._scheduler, self._guessing, self._estimate = runner.keep, scheduler, guessing, estimate
+        self._roster, self._cache, self._tally, self._audit = roster, cache, tally, audit
+        self.outcome = Outcome()
+
+    def take(self) -> Outcome:
+        """Returns the outcome since the last call."""
+        outcome, self.outcome = self.outcome, Outcome()
+        outcome.paused = self._guessing.paused
+        return outcome
+
+    def open(self, sequence: Sequence) -> None:
+        """Announces a new sequence to drafters."""
+        opening = self._guessing.open(sequence)
+        self.outcome.opened.append(OpenedSequence(sequence.number, opening, sequence.request))
+
+    def commit(self, work: Work, drawn: DrawnRows) -> None:
+        """Applies what one sequence's rows drew."""
+        sequence, guesses = work.sequence, work.guesses
+        if sequence.echoed < len(sequence.request.prompt):
+            self._echo(work, drawn.prompt)
+        if guesses is None:
+            self._scheduler.commit(sequence, sequence.cached + len(work.tokens))
+            self._cache.offer(sequence)
+            if work.draws:
+                self._decide(sequence, AcceptedPath([0], drawn.tokens), NO_GUESSES, drawn)
+            return
+        accepted = walk(guesses.tokens, guesses.parents, drawn.tokens)
+        cached, length = sequence.cached + len(accepted.rows), len(sequence.tokens)
+        if guesses:
+            self._keep(sequence, accepted.rows)
+            self._guessing.learn(sequence, guesses, accepted)
+        self._decide(sequence, accepted, guesses, drawn)
+        self._tally.lengths.observe(len(sequence.tokens) - length)
+        if sequence.finish is None:
+            self._scheduler.commit(sequence, cached)
+            self._cache.offer(sequence)
+
+    def _echo(self, work: Work, scores: list[Score]) -> None:
+        """Adds outputs of the prompt's tokens that have been computed, if the request echoes them."""
+        sequence = work.sequence
+        first = sequence.cached + 1
+        end = min(first + len(work.tokens), len(sequence.request.prompt))
+        if sequence.echoed < end:
+            for output in self._roster.answer(sequence).echo(sequence.echoed, end, scores, first):
+                self.outcome.outputs.append((sequence.request, output))
+            sequence.echoed = end
+
+    def _decide(self, sequence: Sequence, accepted: AcceptedPath, guesses: MergedTree, drawn: DrawnRows) -> None:
+        length, answer = len(sequence.tokens), self._roster.answer(sequence)
+        drafters = [guesses.drafters[row - 1] for row in accepted.rows[1:]] + [""]
+        allowed = [token for token in accepted.tokens if token != NOTHING]
+        texts, finish = answer.take(allowed)
+        tokens, drafters = allowed[: len(texts)], drafters[: len(texts)]
+        finish = finish or self._reached_limit(sequence, length + len(tokens))
+        if finish is None and len(allowed) < len(accepted.tokens):
+            finish = Finish.REFUSED
+        sequence.tokens.extend(tokens)
+        sequence.steps += 1
+        guessed_right = len(drafters) - drafters.count("")
+        sequence.accepted += guessed_right
+        sequence.rejected += len(guesses) - guessed_right
+        if guesses:
+            sequence.note_verified(guessed_right, max(guesses.depths))
+        if not sequence.first_at:
+            self._on_first_token(sequence)
+        self._tally.tokens += len(tokens)
+        self._scheduler.charge_output(sequence, len(tokens))
+        drafts = answer.drafts(guesses, accepted.rows, len(tokens))
+        output = answer.output(tokens, texts, drafters, _scores(sequence, accepted, tokens, drawn), drafts)
+        if finish is not None:
+            self.end(sequence, finish, output, _why_refused(sequence) if finish is Finish.REFUSED else None)
+            return
+        self.outcome.outputs.append((sequence.request, output))
+        self._follow(sequence, length, tokens, accepted.rows[-1])
+
+    def _on_first_token(self, sequence: Sequence) -> None:
+        sequence.first_at = self._scheduler.now()
+        if not sequence.request.for_handover:
+            self._tally.times.queue.observe(sequence.admitted_at - sequence.submitted_at)
+            self._tally.times.prefill.observe(sequence.first_at - sequence.admitted_at)
+
+    def _reached_limit(self, sequence: Sequence, length: int) -> Finish | None:
+        full = length >= self._scheduler.limits.context_length
+        complete = length - len(sequence.request.prompt) >= sequence.request.max_tokens
+        return Finish.LENGTH if full or complete else None
+
+    def _follow(self, sequence: Sequence, length: int, tokens: list[int], row: int) -> None:
+        if not sequence.request.speculates:
+            return
+        self.outcome.committed.append(CommittedTokens(sequence.number, length, tokens))
+        self._guessing.follow(sequence, length, tokens, row)
+
+    def end(self, sequence: Sequence, finish: Finish, output: Output, error: str | None = None) -> None:
+        """Ends a sequence with its last output, and an ``error`` if the sequence failed."""
+        sequence.finish = finish
+        self._cache.leave(sequence)
+        self._scheduler.remove(sequence)
+        answer = self._roster.leave(sequence)
+        counted = sequence.request.max_tokens and not sequence.request.for_handover
+        if finish in (Finish.STOP, Finish.LENGTH) and counted:
+            self._estimate.ended(sequence)
+            self._audit(sequence)
+        if counted and sequence.first_at:
+            self._tally.times.decode.observe(self._scheduler.now() - sequence.first_at)
+        usage = None if finish is Finish.TIMEOUT and not sequence.admitted else sequence.usage()
+        last = answer.last(output, finish, usage, error)
+        self.outcome.outputs.append((sequence.request, last))
+        if sequence.request.speculates:
+            self.outcome.closed.append(sequence.number)
+            self._guessing.close(sequence)
+
+    def stop(self, sequence: Sequence, finish: Finish, why: str | None) -> None:
+        """Ends a sequence without further tokens."""
+        self.end(sequence, finish, self._roster.answer(sequence).output([], [], []), why)
+
+
+def _scores(sequence: Sequence, accepted: AcceptedPath, tokens: list[int], drawn: DrawnRows) -> list[Score] | None:
+    """The target's log-probabilities of ``tokens``; None unless the request asks for them."""
+    if drawn.logits is None or not tokens:
+        return None if drawn.logits is None else []
+    return score(drawn.logits[accepted.rows[: len(tokens)]], tokens, sequence.request.parameters.logprobs or 0)
+
+
+def _why_refused(sequence: Sequence) -> str:
+    """Why no token may follow."""
+    return (sequence.guide and sequence.guide.failure) or _NO_TOKEN

@@ -1,0 +1,22 @@
+"""Errors of the engine: each is one sentence for who can act on it. Services turn them into errors of their own."""
+
+from __future__ import annotations
+
+
+class ModelError(ValueError):
+    """A model cannot be loaded; the message is one sentence that names the file or field."""
+
+
+class SettingsError(ValueError):
+    """The settings cannot be used; the message is one sentence for the operator."""
+
+
+class RequestError(ValueError):
+    """The request can never succeed as it is.
+
+    ``message`` is one sentence for the caller, ``param`` the parameter at fault.
+    """
+
+    def __init__(self, message: str, *, param: str | None = None) -> None:
+        super().__init__(message)
+        self.message, self.param = message, param

@@ -1,0 +1,304 @@
+"""The Llama-family decoder (Touvron et al. 2023, "Llama 2") over paged keys and values."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Literal, Protocol
+
+import torch
+from outrider.engine.errors import ModelError
+from outrider.engine.models.checkpoint import WeightSource
+from outrider.engine.models.config import DTYPES, ModelConfig
+from outrider.engine.models.gguf.checkpoint import GgufCheckpoint
+from outrider.engine.models.gguf.header import GgufFile, is_gguf
+from outrider.engine.models.native import native_forward, native_product, native_refusal
+from outrider.engine.models.operators.eager import EagerForward
+from outrider.engine.models.proof import prove_invariance
+from outrider.engine.models.quantized import open_checkpoint
+from outrider.engine.models.weights import Packer, WeightLoader
+from outrider.engine.pages.kv_dtype import chosen_kv_dtype
+from outrider.kernels.backend import BackendError, takes_triton
+from outrider.kernels.batch import RaggedBatch
+from outrider.kernels.invariance import NotInvariant
+from outrider.kernels.linear import Quantization
+from outrider.kernels.pool import KvPool
+from outrider.kernels.shapes import ModelShape
+from outrider.kernels.tree_attention import check_attention
+from outrider.kernels.warm_up import warm_up
+from outrider.native.decoder import NativeDecoder
+from outrider.native.levels import LevelError, supported_levels
+from torch import Tensor
+
+__all__ = ["LlamaModel", "ModelConfig", "ModelError"]
+
+Determinism = Literal["strict", "fast"]
+_KV_SCALES = ("k_scale", "v_scale", "kv_scale", "q_scale", "prob_scale", "k_proj.output_scale", "v_proj.output_scale")
+_KV_ZEROS = ("k_zero_point", "v_zero_point")
+_IGNORED = ("rotary_emb.inv_freq", *(f".{name}" for name in (*_KV_SCALES, *_KV_ZEROS)))
+"""Endings of tensors without effect. Scales of keys and values are for caches in eight bits with one scale for all
+tokens; ours has scales of its own for each token."""
+
+
+class Forward(Protocol):
+    """Runs steps; see `LlamaModel` for arguments and results of its methods.
+
+    Attributes:
+        kv_dtypes: dtypes that keys and values in pages may have; the first is the usual one.
+    """
+
+    @property
+    def kv_dtypes(self) -> tuple[torch.dtype, ...]: ...
+
+    def forward(self, ids: Tensor, batch: RaggedBatch, pool: KvPool) -> Tensor: ...
+    def logits(self, hidden: Tensor) -> Tensor: ...
+
+
+class LlamaModel:
+    """A decoder that runs any mix of prompt chunks and trees in one step.
+
+    On a CPU a whole step is one call, if `outrider.native` is available; on a GPU a step of few rows is one
+    graph (`outrider.engine.models.operators.graphs`). Other steps run an operator at a time.
+
+    Attributes:
+        config: configuration of the model's directory.
+        device: device of the model.
+        dtype: dtype of the weights; the residual stream is in float32, on CPU attention too.
+        kv_dtype: dtype of keys and values in pages.
+    """
+
+    kv_dtype: torch.dtype
+
+    def __init__(
+        self, config: ModelConfig, dtype: torch.dtype, device: torch.device, quantization: Quantization | None
+    ) -> None:
+        self.config, self.dtype, self.device = config, dtype, device
+        self._quantization = quantization
+        self._forward: Forward
+
+    @property
+    def compiled(self) -> NativeDecoder | None:
+        """The compiled decoder that runs the steps; None if steps run otherwise."""
+        return self._forward if isinstance(self._forward, NativeDecoder) else None
+
+    @classmethod
+    def load(
+        cls,
+        directory: Path,
+        *,
+        dtype: str = "auto",
+        device: str = "cpu",
+        determinism: Determinism = "fast",
+        quantization: Quantization | None = None,
+        kv_dtype: str = "auto",
+        graphs: bool = True,
+    ) -> LlamaModel:
+        """Loads the model in a Hugging Face directory or a GGUF file.
+
+        Args:
+            directory: directory with config.json and safetensors, quantized or not
+                (`outrider.engine.models.quantized`), or a ``.gguf`` file.
+            dtype: ``float32``, ``bfloat16`` or ``float16``; ``auto`` is the checkpoint's dtype. On a CPU, ``auto`` is
+                float32 if neither the compiled decoder nor the CPU's instructions multiply in the checkpoint's dtype.
+            device: ``cpu``, ``cuda`` for the Triton kernels, or another device of torch, with the CPU's operators.
+            determinism: ``strict`` makes a row's bits depend only on the tokens before it; ``fast`` does not.
+            quantization: quantization of the layers' weights at load (see `outrider.kernels.linear.pack`), without the
+                embedding and the output layer; for checkpoints that are not quantized.
+            kv_dtype: of keys and values in pages: ``auto`` or one of `outrider.engine.pages.kv_dtype.KV_DTYPES`.
+            graphs: whether steps of few rows on a GPU run as CUDA graphs.
+
+        Raises:
+            ModelError: the directory, an argument or a variable of the environment is not supported, or this machine
+                cannot run in strict mode.
+        """
+        config = ModelConfig.load(directory)
+        return cls.of(
+            _checkpoint(directory, quantization),
+            config,
+            dtype=dtype,
+            device=device,
+            determinism=determinism,
+            quantization=quantization,
+            kv_dtype=kv_dtype,
+            graphs=graphs,
+        )
+
+    @classmethod
+    def of(
+        cls,
+        source: WeightSource,
+        config: ModelConfig,
+        *,
+        dtype: str = "auto",
+        device: str = "cpu",
+        determinism: Determinism = "fast",
+        quantization: Quantization | None = None,
+        kv_dtype: str = "auto",
+        graphs: bool = True,
+    ) -> LlamaModel:
+        """The model of ``config`` with the weights of ``source``; see `load` for the other arguments.
+
+        Raises:
+            ModelError: as for `load`.
+        """
+        torch_device = _device(device)
+        try:
+            weight_dtype = _dtype(dtype, config, torch_device, quantization)
+            strict = _is_strict(determinism, torch_device)
+            model = cls(config, weight_dtype, torch_device, quantization)
+            with torch.inference_mode():
+                balances = kv_dtype == "int8"
+                model._forward = _forward(source, model, strict, quantization, graphs, balances=balances)
+            model.kv_dtype = chosen_kv_dtype(kv_dtype, model._forward.kv_dtypes)
+            if strict:
+                prove_invariance(model)
+        except NotInvariant as error:
+            raise ModelError(f'determinism = "strict" cannot be kept here: {error}') from None
+        except (BackendError, LevelError) as error:
+            raise ModelError(str(error)) from None
+        source.finish(ignored=_IGNORED)
+        return model
+
+    def token_bytes(self, kv_dtype: torch.dtype | None = None) -> int:
+        """Bytes of a token's keys and values in `kv_dtype`, or in another one."""
+        config = self.config
+        return KvPool.slot_bytes(config.layers, config.kv_heads, config.head_dim, kv_dtype or self.kv_dtype)
+
+    @property
+    def kv_dtypes(self) -> tuple[torch.dtype, ...]:
+        """The dtypes that `kv_dtype` may have."""
+        return self._forward.kv_dtypes
+
+    def new_pool(self, pages: int, page_size: int) -> KvPool:
+        """Empty pages for this model's keys and values, in `kv_dtype`.
+
+        On a GPU, compiles the kernels for steps with such pages now, not at the first request.
+
+        Raises:
+            ModelError: no kernel supports such pages, or there is not enough memory.
+        """
+        config = self.config
+        triton = takes_triton(self.device)
+        dtype, packed = self.kv_dtype, self.compiled is not None and self.compiled.packs(self.kv_dtype)
+        shape = (config.layers, pages, page_size, config.kv_heads, config.head_dim)
+        try:
+            pool = KvPool(*shape, dtype, self.device, packed)
+        except (MemoryError, torch.OutOfMemoryError):
+            size = pages * page_size * self.token_bytes()
+            raise ModelError(f"{pages} pages take {size} bytes, which {self.device} does not have") from None
+        if triton:
+            try:
+                check_attention(pool, config.heads, self.dtype)
+            except ValueError as error:
+                raise ModelError(str(error)) from None
+        if triton and self.device.type == "cuda":
+            warm_up(self.kernel_shape(page_size), self.device)
+        return pool
+
+    def kernel_shape(self, page_size: int) -> ModelShape:
+        """The properties of this model that its kernels depend on."""
+        config = self.config
+        return ModelShape(
+            name="model",
+            hidden=config.hidden_size,
+            heads=config.heads,
+            kv_heads=config.kv_heads,
+            head_dim=config.head_dim,
+            intermediate=config.intermediate_size if config.experts is None else config.experts.intermediate_size,
+            vocabulary=config.vocab_size,
+            layers=config.layers,
+            dtype=self.dtype,
+            kv_dtype=self.kv_dtype,
+            page_size=page_size,
+            head_norm=config.query_key_norm,
+            norms_after=config.norms_after,
+            gelu=config.activation == "gelu_tanh",
+            quantization=self._quantization,
+        )
+
+    def forward(self, ids: Tensor, batch: RaggedBatch, pool: KvPool) -> Tensor:
+        """Runs a step; writes the rows' keys and values to their slots.
+
+        Args:
+            ids: int64 [rows], tokens sequence after sequence.
+            batch: positions, parents and slots of the rows.
+            pool: a pool from `new_pool`.
+
+        Returns:
+            float32 [rows, hidden_size] after the last norm.
+
+        Raises:
+            IndexError: a position or an id is out of the model's range.
+        """
+        return self._forward.forward(ids, batch, pool)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Logits, float32 [n, vocab_size], of rows [n, hidden_size] from `forward`."""
+        return self._forward.logits(hidden)
+
+
+def _checkpoint(path: Path, quantization: Quantization | None) -> WeightSource:
+    checkpoint = GgufCheckpoint(GgufFile.open(path)) if is_gguf(path) else open_checkpoint(path)
+    if quantization is not None and checkpoint.quantized:
+        raise ModelError(f"{path} is quantized already; quantization is {quantization!r}, which must be none here")
+    return checkpoint
+
+
+def _forward(
+    checkpoint: WeightSource,
+    model: LlamaModel,
+    strict: bool,
+    quantization: Quantization | None,
+    graphs: bool,
+    *,
+    balances: bool,
+) -> Forward:
+    parts = (checkpoint, model.config, model.dtype, model.device)
+    if native_refusal(*parts[1:], quantization) is None:
+        make = partial(native_product, quantization)
+        quantized = checkpoint.quantized or quantization is not None
+        return native_forward(WeightLoader(*parts, make, quantized=quantized, balances=balances))
+    packer = Packer(model.dtype, model.device, strict, quantization)
+    loader = WeightLoader(*parts, packer, quantized=checkpoint.quantized, balances=balances)
+    eager = EagerForward(loader, strict)
+    captured = graphs and model.config.experts is None  # rows are counted on the host before experts run
+    if not captured or model.device.type != "cuda" or not takes_triton(model.device):
+        return eager
+    from outrider.engine.models.operators.graphs import CudaCapture, GraphForward
+
+    return GraphForward(eager, CudaCapture(model.device))
+
+
+def _dtype(name: str, config: ModelConfig, device: torch.device, quantization: Quantization | None) -> torch.dtype:
+    if name not in ("auto", *DTYPES):
+        raise ModelError(f"dtype is {name!r}; it must be auto or one of {', '.join(DTYPES)}")
+    chosen: torch.dtype = getattr(torch, config.dtype if name == "auto" else name)
+    if name != "auto" or device.type != "cpu" or _computes(chosen):
+        return chosen
+    return chosen if native_refusal(config, chosen, device, quantization) is None else torch.float32
+
+
+def _computes(dtype: torch.dtype) -> bool:
+    """Whether this CPU has instructions for products in ``dtype``."""
+    if dtype == torch.bfloat16:
+        on_arm = torch.cpu.get_capabilities().get("bf16", False)
+        return bool(on_arm) or any("avx512_bf16" in level.needs for level in supported_levels())
+    return dtype == torch.float32
+
+
+def _is_strict(determinism: str, device: torch.device) -> bool:
+    if determinism not in ("strict", "fast"):
+        raise ModelError(f"determinism is {determinism!r}; it must be strict or fast")
+    if determinism == "strict" and device.type != "cpu" and not takes_triton(device):
+        raise ModelError(
+            f'determinism = "strict" on {device.type} needs the Triton kernels: pip install "outrider[gpu]"'
+        )
+    return determinism == "strict"
+
+
+def _device(name: str) -> torch.device:
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ModelError(f"device is {name!r}, which torch cannot use here: {reason}") from None

@@ -1,0 +1,93 @@
+"""What the readers of all formats share: fields with few allowed values, and codes in 32-bit words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from outrider.engine.models.checkpoint import Checkpoint
+from outrider.engine.models.fields import Fields
+from outrider.native.quantized import CodeFormat, Codes, QuantizedWeight
+from torch import Tensor
+
+WORD_BITS = 32
+SCALES = ("F32", "BF16", "F16")
+"""Dtypes of scales in a file."""
+
+
+class Method(Protocol):
+    """Reads the weights of one ``quant_method``."""
+
+    def is_quantized(self, source: Checkpoint, module: str) -> bool:
+        """Whether the file holds codes for the weight of ``module``."""
+        ...
+
+    def weight(self, source: Checkpoint, module: str, shape: tuple[int, int]) -> Tensor | QuantizedWeight:
+        """The weight of a quantized ``module``; `ModelError` if a tensor is missing or does not fit ``shape``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCodes:
+    """A `QuantizedWeight` whose codes are unpacked from the file's words when they are asked for.
+
+    Attributes:
+        read: codes of the output features int64 [rows].
+    """
+
+    format: CodeFormat
+    shape: tuple[int, int]
+    read: Callable[[Tensor], Codes]
+
+    def codes(self, rows: Tensor) -> Codes:
+        """See `QuantizedWeight`."""
+        return self.read(rows)
+
+
+def one_of(fields: Fields, name: str, allowed: Sequence[Any], default: Any = None) -> Any:
+    """The value of a field, which must be one of ``allowed``; an absent field has the default.
+
+    Raises:
+        ModelError: the value is none of ``allowed``.
+    """
+    value = fields.values.get(name)
+    value = default if value is None else value
+    if not any(type(value) is type(each) and value == each for each in allowed):
+        names = [json.dumps(each) for each in allowed if each is not None]
+        raise fields.wrong(name, " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names))
+    return value
+
+
+def group_size(fields: Fields, name: str = "group_size") -> int:
+    """Input features of a group; -1 is all of them."""
+    value = fields.values.get(name)
+    if type(value) is not int or (value != -1 and (value < 32 or value % 32)):
+        raise fields.wrong(name, "a multiple of 32, or -1 for all input features")
+    return value
+
+
+def codes_at(words: Tensor, places: Tensor, bits: int, order: Sequence[int] | None = None) -> Tensor:
+    """The codes at ``places`` of lines of words.
+
+    Args:
+        words: int32 [lines, words].
+        places: int64 [n] of codes in a line.
+        bits: of a code.
+        order: the place of each code in its word, counted from the lowest bits; None is one after the other.
+
+    Returns:
+        uint8 [lines, n].
+    """
+    in_word = WORD_BITS // bits
+    shifts = torch.tensor(range(in_word) if order is None else order, dtype=torch.int32) * bits
+    codes: Tensor = (words[:, places // in_word] >> shifts[places % in_word]) & (2**bits - 1)
+    return codes.to(torch.uint8)
+
+
+def with_zeros(codes: Tensor, scales: Tensor, zeros: Tensor | None) -> Codes:
+    """Codes and the minima of zero points [rows, groups], like the scales; None where the format has one for all."""
+    scales = scales.float().contiguous()
+    return Codes(codes.contiguous(), scales, None if zeros is None else scales * zeros.float())

@@ -1,0 +1,83 @@
+"""The parameters of a request, as the engine takes them. Nothing here imports torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+GrammarKind = Literal["json_schema", "regex", "context_free", "choice"]
+
+
+@dataclass(frozen=True, slots=True)
+class GrammarText:
+    """The definition of a grammar that an answer has to follow.
+
+    Attributes:
+        kind: of the definition.
+        text: JSON Schema, regular expression, context-free grammar in GBNF or llguidance's Lark, or a JSON array of
+            texts of which the answer is one.
+    """
+
+    kind: GrammarKind
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """How tokens are drawn, and where the answer ends. Each default leaves the model's own distribution as it is.
+
+    Attributes:
+        temperature: divides the logits; below 1e-5 the likeliest token is taken.
+        top_p: keeps the likeliest tokens that together have this probability, above 0 to 1.
+        top_k: keeps so many of the likeliest tokens; 0 keeps all.
+        min_p: drops tokens less likely than this share of the likeliest one's probability, 0 to 1.
+        seed: fixes the dice; of 64 bits.
+        max_tokens: most generated tokens; None is as many as the context has room for.
+        min_tokens: generated tokens before the answer may end.
+        stop: texts that end the answer, and are not part of it.
+        stop_token_ids: tokens that end the answer, beside the model's own.
+        ignore_eos: whether the model's end-of-text ids do not end the answer.
+        repetition_penalty: divides the positive logits of earlier tokens and multiplies the negative ones.
+        frequency_penalty: is subtracted from a token's logit for each time that the answer has it.
+        presence_penalty: is subtracted from the logits of tokens that the answer has.
+        logit_bias: is added to the logits of tokens, by id.
+        bad_words: sequences of tokens that the answer may not contain.
+        logprobs: likeliest tokens of each place to return with log-probabilities; None for no log-probabilities.
+        echo: whether the prompt is returned before the answer.
+        grammar: grammar of the answer.
+    """
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    seed: int = 0
+    max_tokens: int | None = None
+    min_tokens: int = 0
+    stop: tuple[str, ...] = ()
+    stop_token_ids: tuple[int, ...] = ()
+    ignore_eos: bool = False
+    repetition_penalty: float = 1.0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+    bad_words: tuple[tuple[int, ...], ...] = ()
+    logprobs: int | None = None
+    echo: bool = False
+    grammar: GrammarText | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Speculation:
+    """Which drafters may guess for a request, () for all, and how many guesses of it a step verifies at most.
+
+    Attributes:
+        off: whether none may guess.
+        return_drafts: whether the outputs hold the verified guesses.
+    """
+
+    drafters: tuple[str, ...] = ()
+    max_nodes: int | None = None
+    off: bool = False
+    return_drafts: bool = False

@@ -1,0 +1,201 @@
+"""A request and the state of the sequence that answers it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any, Literal
+
+from outrider.engine.logits.edits import History, Rule, edits
+from outrider.engine.logits.grammar import Grammar, Guide
+from outrider.engine.requests.output import Finish, Usage
+from outrider.engine.requests.parameters import SamplingParams, Speculation
+from outrider.engine.sampling import Dice, Sampling
+from outrider.engine.speculation import DraftTree
+
+PageSource = Literal["kvcache", "peer"]
+"""Who may send pages: a KV cache, or another verifier."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A checked request.
+
+    Attributes:
+        prompt: token ids, at least one.
+        emitted: tokens that another verifier has already generated.
+        max_tokens: most generated tokens, ``emitted`` included; 0 only to echo or just compute the prompt.
+        stop_ids: ids that end the text, with the model's end-of-text ids unless the request ignores them.
+        parameters: the parameters as the client gave them. ``sampling``, ``max_tokens``, ``stop_ids`` and ``grammar``
+            are made of them and of the model, and hold where they differ.
+        speculation: drafters that may guess, how much, and whether frames hold the verified guesses.
+        grammar: grammar of the answer.
+        priority: higher priorities run before lower ones.
+        weight: the tenant's share relative to other tenants; the tenant's tokens are divided by it.
+        first_by: deadline of the first token, in seconds on the scheduler's clock.
+        end_by: deadline of the last token, in seconds on the scheduler's clock.
+        for_handover: whether another verifier wants only the pages of the prompt (a hand-over).
+        filtered: whether a gateway filters the answer before clients read it.
+        residency: tags of the services that may get the tokens or their pages; None for all.
+        trace: what the telemetry keeps with the request; None for nothing.
+    """
+
+    id: str
+    tenant: str
+    prompt: list[int]
+    sampling: Sampling
+    max_tokens: int
+    emitted: list[int] = field(default_factory=list)
+    stop_ids: frozenset[int] = frozenset()
+    parameters: SamplingParams = field(default_factory=SamplingParams)
+    speculation: Speculation = field(default_factory=Speculation)
+    grammar: Grammar | None = None
+    priority: int = 0
+    weight: float = 1.0
+    first_by: float = inf
+    end_by: float = inf
+    for_handover: bool = False
+    filtered: bool = False
+    residency: frozenset[str] | None = None
+    trace: Any = None
+
+    @property
+    def speculates(self) -> bool:
+        """Whether any drafter may guess."""
+        return not self.speculation.off
+
+    @property
+    def drafters(self) -> frozenset[str] | None:
+        """Drafters that may guess; None for all, an empty set for none."""
+        return (frozenset(self.speculation.drafters) or None) if self.speculates else frozenset()
+
+    def admits(self, drafter: str) -> bool:
+        """Whether ``drafter`` may guess."""
+        named = self.speculation.drafters
+        return self.speculates and (not named or drafter in named)
+
+
+@dataclass(slots=True, eq=False)
+class Sequence:
+    """A request inside the verifier, with its tokens and pages.
+
+    Attributes:
+        number: names the sequence to drafters; never used twice.
+        tokens: prompt and generated tokens.
+        cached: number of leading tokens with keys and values in ``pages``; while decoding, all but the last.
+        pages: page ids in order.
+        hashes: chain hashes of the leading full pages that have been computed so far.
+        published: number of leading pages offered to other sequences.
+        trees: trees of guesses behind the current end or an earlier one, by source.
+        guide: what the grammar allows next; None without a grammar.
+        rules: rules that edit the logits.
+        echoed: number of leading tokens of the prompt that no frame has to hold any more.
+        lossy: whether a rule of acceptance that changes the answer's distribution applies.
+        level: priority at the last admission, raised by waiting.
+        admitted: whether the sequence has ever run; stays true after a preemption.
+        submitted_at: when the sequence was submitted, in seconds on the scheduler's clock.
+        waiting_since: when the sequence was last put into the queue, on the same clock.
+        admitted_at: when the sequence first ran, on the same clock; 0.0 before that.
+        first_at: when the first token was decided, on the same clock; 0.0 before that.
+        fetched: tokens of pages that arrived for the sequence, by where they came from.
+        verified: number of steps that verified guesses and accepted as many as the index says.
+    """
+
+    request: Request
+    number: int
+    tokens: list[int]
+    dice: Dice | None
+    cached: int = 0
+    pages: list[int] = field(default_factory=list)
+    hashes: list[bytes] = field(default_factory=list)
+    published: int = 0
+    reused: int = 0
+    trees: dict[str, DraftTree] = field(default_factory=dict)
+    steps: int = 0
+    accepted: int = 0
+    rejected: int = 0
+    finish: Finish | None = None
+    guide: Guide | None = None
+    rules: list[Rule] = field(default_factory=list)
+    echoed: int = 0
+    lossy: bool = False
+    level: int = 0
+    admitted: bool = False
+    submitted_at: float = 0.0
+    waiting_since: float = 0.0
+    admitted_at: float = 0.0
+    first_at: float = 0.0
+    fetched: dict[PageSource, int] = field(default_factory=dict)
+    verified: list[int] = field(default_factory=list)
+
+    @classmethod
+    def start(cls, request: Request, number: int, dice: Dice | None) -> Sequence:
+        """The sequence of a new request, behind its prompt and emitted tokens, with the rules that edit its logits."""
+        tokens, length = request.prompt + request.emitted, len(request.prompt)
+        sequence = cls(request, number, tokens, dice, level=request.priority)
+        sequence.echoed = 0 if request.parameters.echo and not request.emitted else length
+        if edits(request.parameters):
+            sequence.rules.append(History(request.parameters, tokens, length, request.stop_ids))
+        if request.grammar is not None:
+            sequence.guide = request.grammar.guide(tokens, length, request.stop_ids)
+            sequence.rules.append(sequence.guide)
+        return sequence
+
+    @property
+    def scoring(self) -> bool:
+        """Whether frames still need log-probabilities of the prompt, so that every token of the prompt must run."""
+        return self.request.parameters.logprobs is not None and self.echoed < len(self.request.prompt)
+
+    @property
+    def generated(self) -> int:
+        """Tokens generated so far."""
+        return len(self.tokens) - len(self.request.prompt)
+
+    @property
+    def due(self) -> float:
+        """The next deadline, in seconds on the scheduler's clock."""
+        return min(self.request.end_by, inf if self.generated else self.request.first_by)
+
+    @property
+    def pending(self) -> int:
+        """Number of tokens without keys and values."""
+        return len(self.tokens) - self.cached
+
+    @property
+    def ready(self) -> bool:
+        """Whether the next step would not have to wait for this sequence's grammar."""
+        return self.guide is None or self.guide.ready()
+
+    @property
+    def left(self) -> int:
+        """Number of tokens that may still be generated."""
+        return self.request.max_tokens - self.generated
+
+    def note_verified(self, accepted: int, depth: int) -> None:
+        """Counts a step that accepted ``accepted`` guesses of a tree of this ``depth``."""
+        if len(self.verified) <= depth:
+            self.verified += [0] * (depth + 1 - len(self.verified))
+        self.verified[accepted] += 1
+
+    def prefix_sources(self) -> dict[str, int]:
+        """The prompt's tokens by where their pages came from: verifier, kvcache, peer, or computed."""
+        sources, left = {"computed": len(self.request.prompt) - self.reused}, self.reused
+        for source, tokens in self.fetched.items():
+            sources[source] = min(tokens, left)
+            left -= sources[source]
+        return sources | {"verifier": left}
+
+    def usage(self) -> Usage:
+        """Tokens, steps and guesses of the request so far."""
+        prompt, emitted = len(self.request.prompt), len(self.request.emitted)
+        return Usage(
+            prompt,
+            self.generated,
+            self.reused,
+            self.accepted,
+            self.rejected,
+            self.steps,
+            self.lossy,
+            emitted,
+            self.verified,
+        )

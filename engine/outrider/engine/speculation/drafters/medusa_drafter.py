@@ -1,0 +1,130 @@
+"""The Medusa drafter: heads on the target's last hidden state guess the next tokens independently.
+
+Cai et al. 2024 (arXiv 2401.10774). For a sampling request, the dice of a guess's position rank each head's guesses.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from outrider.engine.errors import ModelError
+from outrider.engine.sampling import Dice
+from outrider.engine.speculation.drafters.drafter import DrafterContext, DrafterError, Opening
+from outrider.engine.speculation.drafters.medusa_heads import MedusaHeads
+from outrider.engine.speculation.trees.tree import DraftTree
+from outrider.kernels.race_sample import race_topk
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class MedusaShape:
+    """Size of trees: ``children`` guesses of each head, and the ``nodes`` likeliest nodes of their paths."""
+
+    children: int = 6
+    nodes: int = 24
+
+
+@dataclass(slots=True)
+class _Session:
+    opening: Opening
+    length: int
+    dice: Dice | None
+    hidden: Tensor | None = None
+
+
+class MedusaDrafter:
+    """Makes one tree for each sequence and step, from Medusa-1 heads. Options: ``children`` and ``nodes``."""
+
+    name = "medusa"
+
+    def __init__(self, context: DrafterContext) -> None:
+        if context.target is None:
+            raise DrafterError("the medusa drafter needs the target's hidden states: it runs in the verifier only")
+        if context.model is None:
+            raise DrafterError("the medusa drafter needs heads: give their directory as its option model")
+        try:
+            self._shape = MedusaShape(**context.options)
+        except TypeError:
+            raise DrafterError(
+                f"the medusa drafter's options are model, children, nodes; not {', '.join(context.options)}"
+            ) from None
+        try:
+            self.heads = MedusaHeads.load(context.model, context.target)
+        except ModelError as error:
+            raise DrafterError(str(error)) from None
+        self.context_length = context.context_length
+        self._vocabulary, self._device = context.vocabulary_size, context.target.device
+        self._sessions: dict[int, _Session] = {}
+
+    def open(self, session: int, opening: Opening) -> None:
+        """Starts guessing for a sequence; the first tree follows the first hidden state."""
+        sampling = opening.sampling
+        dice = None if sampling.greedy else Dice(sampling.seed, self._vocabulary, self._device)
+        self._sessions[session] = _Session(opening, len(opening.tokens), dice)
+
+    def commit(self, session: int, length: int, tokens: Sequence[int]) -> None:
+        """Appends decided tokens."""
+        if session in self._sessions:
+            self._sessions[session].length = length + len(tokens)
+
+    def see(self, session: int, hidden: Tensor) -> None:
+        """Stores ``hidden`` for the next `draft`."""
+        if session in self._sessions:
+            self._sessions[session].hidden = hidden
+
+    def close(self, session: int) -> None:
+        """Forgets the sequence."""
+        self._sessions.pop(session, None)
+
+    @torch.inference_mode()
+    def draft(self) -> list[tuple[int, DraftTree]]:
+        """A tree for each sequence with a new hidden state."""
+        ready = [(number, s) for number, s in self._sessions.items() if s.hidden is not None]
+        if not ready:
+            return []
+        scores = self.heads(torch.stack([s.hidden for _, s in ready if s.hidden is not None]))
+        trees = [(number, self._tree(s, scores[:, row])) for row, (number, s) in enumerate(ready)]
+        for _, session in ready:
+            session.hidden = None
+        return trees
+
+    def _tree(self, session: _Session, scores: Tensor) -> DraftTree:
+        rolls = None
+        if session.dice is not None:
+            rolls = torch.stack([session.dice.at(session.length + head) for head in range(self.heads.count)])
+        most = min(self._shape.children, self._vocabulary)
+        tokens, shares = race_topk(session.opening.sampling.shape(scores), rolls, most)
+        nodes = min(self._shape.nodes, session.opening.max_nodes)
+        return likeliest(session.length, tokens.tolist(), shares.tolist(), nodes, self.name)
+
+
+def likeliest(
+    length: int, tokens: Sequence[Sequence[int]], shares: Sequence[Sequence[float]], nodes: int, drafter: str
+) -> DraftTree:
+    """The ``nodes`` paths with the largest products of shares; all nodes of a depth have the same guesses.
+
+    Args:
+        length: tokens of the sequence before the tree.
+        tokens: guesses of each depth, best first.
+        shares: confidences of the guesses.
+        nodes: most nodes.
+        drafter: name of the drafter.
+    """
+    chosen: list[int] = []
+    parents: list[int] = []
+    confidences: list[float] = []
+    heap = [(-shares[0][0], 0, -1, 0, 1.0)]
+    while heap and len(chosen) < nodes:
+        value, depth, parent, rank, parent_value = heapq.heappop(heap)
+        node = len(chosen)
+        chosen.append(tokens[depth][rank])
+        parents.append(parent)
+        confidences.append(shares[depth][rank])
+        if rank + 1 < len(tokens[depth]):
+            heapq.heappush(heap, (-parent_value * shares[depth][rank + 1], depth, parent, rank + 1, parent_value))
+        if depth + 1 < len(tokens):
+            heapq.heappush(heap, (value * shares[depth + 1][0], depth + 1, node, 0, -value))
+    return DraftTree(length, chosen, parents, confidences, drafter)

@@ -1,0 +1,254 @@
+"""Builds the parts of an engine from its settings: the model, its pages, scheduling and speculation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from outrider.engine import store
+from outrider.engine.decode.answer import Answers
+from outrider.engine.decode.engine import Engine
+from outrider.engine.decode.page_cache import PageCache
+from outrider.engine.decode.runner import Runner
+from outrider.engine.errors import SettingsError
+from outrider.engine.logits.grammar import Grammars
+from outrider.engine.logs import get_logger
+from outrider.engine.models.config import ModelConfig
+from outrider.engine.models.llama import LlamaModel, ModelError
+from outrider.engine.models.threads import use_threads
+from outrider.engine.pages.page_budget import LEAST_ROOM, page_count
+from outrider.engine.pages.page_table import PageTable
+from outrider.engine.requests.model_limits import ModelLimits
+from outrider.engine.scheduling.cost_curve import CostCurve
+from outrider.engine.scheduling.estimate import Estimate
+from outrider.engine.scheduling.plan import Limits
+from outrider.engine.scheduling.scheduler import Scheduler
+from outrider.engine.settings import EngineSettings
+from outrider.engine.speculation import Acceptance
+from outrider.engine.speculation.acceptance.accept import Race
+from outrider.engine.speculation.policy.drafter_policy import DrafterPolicy
+from outrider.engine.speculation.policy.guessing import Guessing, TargetView
+from outrider.engine.speculation.policy.plugins import make_drafters, make_rule
+from outrider.engine.telemetry import Telemetry
+from outrider.engine.text import TextError, Tokenizer
+from outrider.native.levels import LevelError
+from outrider.native.presence import notice
+from outrider.native.share import sentence
+
+_REMOTE_DRAFTERS = frozenset({"model"})
+_MEASURED_CONTEXT = 256
+
+_log = get_logger("engine")
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What an engine is made of. Measurements and tests name other parts.
+
+    Attributes:
+        policy: decides which drafters are asked.
+        scheduler: shares slots, rows and pages among sequences.
+        engine: runs the steps.
+    """
+
+    policy: Callable[[], DrafterPolicy] = DrafterPolicy
+    scheduler: Callable[[Limits, PageTable, bytes], Scheduler] = Scheduler
+    engine: type[Engine] = Engine
+
+
+PARTS = Parts()
+"""The parts of an engine that serves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A loaded target and the parts around it.
+
+    Attributes:
+        directory: directory or GGUF file of the checkpoint.
+        name: model name in requests.
+        dtype: type of the weights.
+        room: most tokens of a sequence.
+        token_s: measured seconds for a token of a prompt.
+        drafters: names of drafters that requests may use; grows when proposers join.
+        cost: measured seconds of a step by rows.
+        audit_share: share of the finished answers that the engine replays.
+        telemetry: gets the engine's events.
+    """
+
+    directory: Path
+    name: str
+    dtype: str
+    room: int
+    token_s: float
+    drafters: set[str]
+    tokenizer: Tokenizer
+    grammars: Grammars
+    model_limits: ModelLimits
+    pages: PageTable
+    runner: Runner
+    scheduler: Scheduler
+    cost: CostCurve
+    estimate: Estimate
+    guessing: Guessing
+    parts: Parts = PARTS
+    audit_share: float = 0.0
+    telemetry: Telemetry | None = None
+
+    @classmethod
+    def load(
+        cls,
+        settings: EngineSettings,
+        parts: Parts = PARTS,
+        telemetry: Telemetry | None = None,
+        alone: AbstractContextManager[object] | None = None,
+    ) -> Target:
+        """Loads the model and measures its steps.
+
+        Args:
+            settings: of the engine.
+            parts: what the engine is made of.
+            telemetry: gets the engine's events.
+            alone: entered while free memory is measured and pages are taken.
+
+        Raises:
+            SettingsError: the settings are wrong.
+        """
+        _log.info("share of the machine", share=sentence(), threads=use_threads(settings.threads))
+        try:
+            if (lost := notice()) is not None:
+                _log.warning(lost)
+            directory = store.obtain(settings.model, settings.integrity, watch=store.logged(_log))
+            with ThreadPoolExecutor(1) as beside:  # mostly Python, while the model is mostly compiled code
+                loading = beside.submit(_load_tokenizer, directory)
+                model = _load_model(directory, settings)
+                return cls.over(model, loading.result(), directory, settings, parts, telemetry, alone)
+        except (LevelError, ModelError, TextError) as error:
+            raise SettingsError(str(error)) from None
+
+    @classmethod
+    def over(
+        cls,
+        model: LlamaModel,
+        tokenizer: Tokenizer,
+        directory: Path,
+        settings: EngineSettings,
+        parts: Parts = PARTS,
+        telemetry: Telemetry | None = None,
+        alone: AbstractContextManager[object] | None = None,
+    ) -> Target:
+        """The target over a loaded model and its tokenizer, both from ``directory``; the rest as for `load`."""
+        config = model.config
+        drafters = make_drafters(settings, tokenizer.fingerprint, model)
+        names = {*_REMOTE_DRAFTERS, *(drafter.name for drafter in drafters)}
+        ends = frozenset(token for token in tokenizer.eos_token_ids if token < config.vocab_size)
+        model_limits = ModelLimits(config.vocab_size, config.context_length, ends, names)
+        with alone or nullcontext():
+            count = page_count(model, settings)
+            room = _room(model, settings, count)
+            runner = Runner(model, count, settings.page_size, _rule(settings))
+        pages = PageTable(count, _page_cost(config, settings.page_size))
+        cost = runner.measure(min(_MEASURED_CONTEXT, room - 65), settings.max_guesses + 1)
+        milliseconds = [round(s * 1e3, 2) for s in cost.seconds]
+        compiled = model.compiled.library.level if model.compiled else None
+        _log.info("step measured", compiled=compiled, rows=list(cost.rows), milliseconds=milliseconds)
+        _log.info("pages", pages=count, tokens=count * settings.page_size, dtype=str(runner.pool.dtype), served=room)
+        limits = _limits(settings, config.context_length, count)
+        scheduler = parts.scheduler(limits, pages, tokenizer.fingerprint.encode())
+        view = TargetView(runner.rule, config.vocab_size, runner.hidden)
+        return cls(
+            directory=directory,
+            name=settings.served_name or store.served_name(settings.model),
+            dtype=str(model.dtype).removeprefix("torch."),
+            room=room,
+            token_s=cost(settings.prefill_rows) / settings.prefill_rows,
+            drafters=names,
+            tokenizer=tokenizer,
+            grammars=Grammars(tokenizer.definition, config.vocab_size, model_limits.eos_ids),
+            model_limits=model_limits,
+            pages=pages,
+            runner=runner,
+            scheduler=scheduler,
+            cost=cost,
+            estimate=Estimate(cost),
+            guessing=Guessing(view, scheduler, cost, drafters, parts.policy(), telemetry=telemetry),
+            telemetry=telemetry,
+            parts=parts,
+            audit_share=settings.audit_share,
+        )
+
+    def engine(self, cache: PageCache | None = None) -> Engine:
+        """The engine over these parts, with its ``cache`` of pages; create only one."""
+        parts = self.runner, self.scheduler, self.guessing, self.estimate, Answers(self.tokenizer), cache
+        return self.parts.engine(*parts, audit_share=self.audit_share, telemetry=self.telemetry)
+
+
+def _load_tokenizer(directory: Path) -> Tokenizer:
+    tokenizer = Tokenizer.load(directory)
+    _log.debug("tokenizer loaded", vocabulary=tokenizer.fingerprint)
+    return tokenizer
+
+
+def _load_model(directory: Path, settings: EngineSettings) -> LlamaModel:
+    return LlamaModel.load(
+        directory,
+        dtype=settings.dtype,
+        device=settings.device,
+        determinism=settings.determinism,
+        quantization=None if settings.quantization == "none" else settings.quantization,
+        kv_dtype=settings.kv_dtype,
+        graphs=settings.cuda_graphs,
+    )
+
+
+def _rule(settings: EngineSettings) -> Acceptance:
+    """The rule of acceptance; `SettingsError` if answers depend on more than a replay can know."""
+    rule = make_rule(settings)
+    if settings.audit_share and (settings.determinism != "strict" or not isinstance(rule, Race)):
+        raise SettingsError(
+            f'audit_share = {settings.audit_share:g} needs determinism = "strict" and acceptance = "race": '
+            "with others a replay may differ though nothing is wrong"
+        )
+    return rule
+
+
+def _room(model: LlamaModel, settings: EngineSettings, pages: int) -> int:
+    """Most tokens of a sequence; `SettingsError` if these are too few, or if a step has no rows for prompts."""
+    room = min(model.config.context_length, pages * settings.page_size)
+    if room < min(model.config.context_length, LEAST_ROOM):
+        raise SettingsError(f"pages = {pages} of {settings.page_size} tokens hold less than {LEAST_ROOM}")
+    if settings.max_rows <= settings.max_running:
+        raise SettingsError(
+            f"max_rows = {settings.max_rows} must be above max_running = {settings.max_running}: "
+            "each running sequence may take a row of a step, and prompts need some"
+        )
+    return room
+
+
+def _limits(settings: EngineSettings, context_length: int, pages: int) -> Limits:
+    return Limits(
+        settings.max_running,
+        settings.max_waiting,
+        settings.prefill_rows,
+        settings.max_guesses,
+        settings.max_nodes,
+        settings.page_size,
+        context_length,
+        settings.max_tenant_guesses,
+        settings.max_rows,
+        aging_s=settings.priority_aging_s,
+        pinned=int(pages * settings.pinned_share),
+    )
+
+
+def _page_cost(config: ModelConfig, page_size: int) -> Callable[[int], float]:
+    """Cost of computing a page by its index in the chain, from 0; the unit is its tokens times all weights.
+
+    Attention adds to that, and grows with the tokens before the page: two multiplications for each token and each
+    dimension of each head.
+    """
+    attention = 2 * config.heads * config.head_dim * page_size / config.layer_weights
+    return lambda place: 1.0 + attention * (place + 0.5)
