@@ -1,4 +1,4 @@
-"""Settings of an engine. `docs/settings.md` describes them: a verifier has them under the same names."""
+"""Settings of an engine. `docs/configuration.md` describes them: a verifier has them under the same names."""
 
 from __future__ import annotations
 

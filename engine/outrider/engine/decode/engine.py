@@ -1,4 +1,4 @@
-"""The verifier's step: schedule, guess, run the target, accept, commit, publish."""
+"""The engine's step: schedule, guess, run the target, accept, commit."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ class Engine:
         return taken
 
     def release(self, movable: Callable[[Request], bool]) -> int:
-        """Ends all requests that are ``movable``, for other verifiers to continue; returns their number."""
+        """Ends all requests that are ``movable``, for other engines to continue; returns their number."""
         released = [sequence for sequence in self._roster.sequences.values() if movable(sequence.request)]
         for sequence in released:
             self._committer.stop(sequence, Finish.CANCELLED, None)
@@ -223,7 +223,7 @@ class Engine:
         """Each of ``works`` and what it drew, to be committed at once.
 
         A sequence whose draw is refused ends, and the others run again. If a step fails, its sequences run one by one,
-        and those that fail alone end. After `_MOST_FAULTS` failures in a row the error is raised: the verifier itself
+        and those that fail alone end. After `_MOST_FAULTS` failures in a row the error is raised: the engine itself
         is at fault.
         """
         try:

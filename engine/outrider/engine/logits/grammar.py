@@ -1,6 +1,6 @@
 """Structured output: at each node of a tree, allows only tokens that the grammar allows.
 
-The allowed tokens follow from the answer's tokens alone, so another verifier can go on with a request (fail-over).
+The allowed tokens follow from the answer's tokens alone, so another engine can go on with a request (fail-over).
 """
 
 from __future__ import annotations

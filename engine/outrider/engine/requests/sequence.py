@@ -23,7 +23,7 @@ class Request:
 
     Attributes:
         prompt: token ids, at least one.
-        emitted: tokens that another verifier has already generated.
+        emitted: tokens that another engine has already generated.
         max_tokens: most generated tokens, ``emitted`` included; 0 only to echo or just compute the prompt.
         stop_ids: ids that end the text, with the model's end-of-text ids unless the request ignores them.
         parameters: the parameters as the client gave them. ``sampling``, ``max_tokens``, ``stop_ids`` and ``grammar``
@@ -77,7 +77,7 @@ class Request:
 
 @dataclass(slots=True, eq=False)
 class Sequence:
-    """A request inside the verifier, with its tokens and pages.
+    """A request inside the engine, with its tokens and pages.
 
     Attributes:
         number: names the sequence to drafters; never used twice.

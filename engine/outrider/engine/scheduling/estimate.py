@@ -19,7 +19,7 @@ class TooLate(Exception):
     """A request would miss its deadline.
 
     ``param`` names the deadline, ``seconds`` is the expected time from now on. The request may fit after ``retry_s``
-    seconds; None if it would miss the deadline even in an idle verifier.
+    seconds; None if it would miss the deadline even in an idle engine.
     """
 
     def __init__(self, param: str, seconds: float, retry_s: float | None) -> None:
@@ -89,7 +89,7 @@ class Estimate:
         return max(self._slot(scheduler, list(scheduler.waiting)), seconds)
 
     def alone(self, sequence: Sequence) -> float:
-        """Seconds until the first token of ``sequence`` in an idle verifier."""
+        """Seconds until the first token of ``sequence`` in an idle engine."""
         return len(sequence.tokens) * self.row_s + self.token_s
 
     def added_delay(self, scheduler: Scheduler, sequence: Sequence, tokens: int) -> float:

@@ -1,4 +1,4 @@
-"""The plan of a step, and the limits of a verifier that every plan keeps."""
+"""The plan of a step, and the limits of an engine that every plan keeps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from outrider.engine.requests.sequence import Sequence
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of a verifier.
+    """Limits of an engine.
 
     Attributes:
         running: most sequences in a step.

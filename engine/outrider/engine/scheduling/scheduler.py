@@ -21,7 +21,7 @@ class QueueFull(Exception):
 
 
 class NeverFits(Exception):
-    """A request needs more pages than the verifier has."""
+    """A request needs more pages than the engine has."""
 
 
 class Scheduler:
@@ -95,7 +95,7 @@ class Scheduler:
         if self._sequence_pages.needed(tokens) > self.pages.total:
             room = self.pages.total * self.limits.page_size
             raise NeverFits(
-                f"a prompt of {prompt} tokens and an answer of up to {answer} tokens exceed the verifier's memory of "
+                f"a prompt of {prompt} tokens and an answer of up to {answer} tokens exceed the engine's memory of "
                 f"{room} tokens; after this prompt the answer may have at most {max(room - prompt + 1, 0)} tokens"
             )
 

@@ -1,4 +1,4 @@
-"""The verifier's guesses: local drafters, trees of remote drafters, and the guesses that each step verifies."""
+"""The engine's guesses: local drafters, trees of remote drafters, and the guesses that each step verifies."""
 
 from __future__ import annotations
 
