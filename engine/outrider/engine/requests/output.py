@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Finish(StrEnum):
@@ -37,8 +38,7 @@ class Usage:
     verified: list[int] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Alternative:
+class Alternative(NamedTuple):
     """A likely token at some place: its id, the target's own natural log-probability of it, and its bytes."""
 
     token: int
@@ -46,8 +46,7 @@ class Alternative:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Likelihood:
+class Likelihood(NamedTuple):
     """How likely a token was to the target: its natural log-probability before penalties, temperature and truncation.
 
     ``logprob`` is None for a prompt's first token, which has no token before it. ``data`` are the token's bytes.
@@ -77,7 +76,7 @@ class Draft:
     accepted: list[int]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # a frozen one takes 3 µs to make, and each sequence of a step makes one
 class Output:
     """Tokens ``first_index`` to ``first_index + len(tokens) - 1`` of a request's generated tokens.
 

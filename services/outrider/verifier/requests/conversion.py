@@ -104,7 +104,7 @@ def frame(output: Output, verifier: str) -> frames.Frame:
 
 
 def _likelihood(likelihood: Likelihood) -> frames.Likelihood:
-    top = [frames.Alternative(each.token, each.logprob, each.data) for each in likelihood.top]
+    top = [frames.Alternative(*each) for each in likelihood.top]
     return frames.Likelihood(likelihood.logprob, likelihood.data, top)
 
 
