@@ -20,7 +20,6 @@ _LAST_LINES = 40
 SERVING = "outrider.verifier.service:VerifierService"
 ALWAYS = "outrider.verifier.bench.always:AlwaysAsking"
 """Programs of a verifier: the usual one, and one that asks every drafter at every step."""
-STATIC = "outrider.verifier.bench.static:StaticBatching"
 
 
 class ServiceProcess:

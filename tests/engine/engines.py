@@ -229,7 +229,6 @@ def engine_maker(folder: Path) -> MakeEngine:
         cost: CostCurve = ALWAYS_PAYS,
         rule: Acceptance | None = None,
         rows: int = maxsize,
-        static: bool = False,
         aging_s: float = 10.0,
         clock: Callable[[], float] = time.monotonic,
         judged: bool = False,
@@ -245,7 +244,7 @@ def engine_maker(folder: Path) -> MakeEngine:
             save_toy(directory, vocabulary)
         model = LlamaModel.load(directory, dtype="float32", determinism=determinism, kv_dtype=kv_dtype)
         context = model.config.context_length
-        limits = Limits(running, waiting, prefill_rows, guesses, 63, 8, context, 0, rows, static, aging_s, pinned)
+        limits = Limits(running, waiting, prefill_rows, guesses, 63, 8, context, 0, rows, aging_s, pinned)
         scheduler = Scheduler(limits, PageTable(pages), b"toy", clock)
         tokenizer, chosen = Tokenizer.load(directory), policy or (DrafterPolicy() if judged else None)
         return build_engine(

@@ -18,7 +18,7 @@ from outrider.v1 import verifier_pb2 as pb
 from outrider.wire.frames import Finish, Frame, decode_frame, token_subject
 from outrider.wire.ids import pack_ids
 
-from tests.processes import STATIC, ServiceProcess, running
+from tests.processes import ServiceProcess, running
 from tests.toy_model import save_toy
 
 VOCABULARY = 50
@@ -182,7 +182,7 @@ async def test_cancelling_ends_a_request_and_frees_its_pages(stub: Stub) -> None
 async def test_more_than_the_pages_hold_is_refused_and_less_is_served(
     registry: Registry, shared_nats: str, directory: Path, tmp_path: Path
 ) -> None:
-    settings = {"page_size": 8, "pages": 20, "max_running": 4, "program": STATIC, "instance": "tight"}
+    settings = {"page_size": 8, "pages": 20, "max_running": 4, "instance": "tight"}
     with running("verifier", tmp_path / "log", nats_url=shared_nats, model=directory, **settings):
         members = await registry.wait_for("verifier", lambda all_: any(m.instance == "tight" for m in all_), 240)
         member = next(member for member in members if member.instance == "tight")

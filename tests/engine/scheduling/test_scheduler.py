@@ -117,25 +117,6 @@ def test_what_was_computed_before_is_not_charged(make_engine: MakeEngine) -> Non
     assert sum(map(engine.scheduler.counters.of, ("t0", "t1"))) == computed
 
 
-def test_static_batches_are_joined_by_nobody(make_engine: MakeEngine) -> None:
-    wanted = [replace(each, max_tokens=1 + index % 7) for index, each in enumerate(requests(10))]
-    alone = make_engine(VOCABULARY)
-    engine = make_engine(VOCABULARY, [EverythingDrafter(VOCABULARY, 1)], running=4, static=True)
-    steps = watch(engine)
-    assert said(engine, wanted) == {each.id: said(alone, [each])[each.id] for each in wanted}
-    batches = [{f"r{index}" for index in range(start, min(start + 4, 10))} for start in (0, 4, 8)]
-    assert all(any(rows.keys() <= batch for batch in batches) for rows in steps)
-    assert len(steps) < sum(each.max_tokens for each in wanted)
-
-
-def test_static_batches_survive_a_lack_of_pages(make_engine: MakeEngine) -> None:
-    wanted = requests(12)
-    alone = make_engine(VOCABULARY)
-    engine = make_engine(VOCABULARY, running=6, static=True, pages=16)
-    assert said(engine, wanted) == {each.id: said(alone, [each])[each.id] for each in wanted}
-    assert engine.scheduler.preempted
-
-
 def test_a_request_that_can_never_fit_is_refused_and_one_that_just_fits_is_not(make_engine: MakeEngine) -> None:
     engine = make_engine(VOCABULARY, pages=4)
     with pytest.raises(NeverFits, match=r"prompt of 20 .* up to 14 tokens .* of 32 tokens; .* at most 13"):

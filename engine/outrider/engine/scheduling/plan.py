@@ -22,7 +22,6 @@ class Limits:
         context_length: most tokens of a sequence.
         guesses_tenant: most guesses in a step over one tenant's sequences; 0 for no limit.
         rows: most rows in a step, more than ``running``.
-        static: whether requests run in batches, each after the batch before it has ended.
         aging_s: seconds of waiting that raise a priority by one level.
         pinned: most pinned pages.
     """
@@ -36,7 +35,6 @@ class Limits:
     context_length: int
     guesses_tenant: int = 0
     rows: int = maxsize
-    static: bool = False
     aging_s: float = 10.0
     pinned: int = 0
 

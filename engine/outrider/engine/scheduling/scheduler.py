@@ -83,7 +83,7 @@ class Scheduler:
         return self.waiting.ahead(sequence, now)
 
     def _queue_is_full(self, tenant: str) -> bool:
-        free = 0 if self.limits.static and self.running else self.limits.running - len(self.running)
+        free = self.limits.running - len(self.running)
         if len(self.waiting) + len(self._parked) < self.limits.waiting + free:
             return False
         queued = sum(other.request.tenant == tenant for other in chain(self.waiting, self._parked))
@@ -176,8 +176,6 @@ class Scheduler:
         self.counters.charge_output(sequence.request.tenant, tokens, sequence.request.weight)
 
     def _admit(self) -> None:
-        if self.limits.static and self.running:
-            return
         now = self._clock()
         while (sequence := self.waiting.first(now)) is not None and self._has_slot(sequence):
             self._sequence_pages.reuse(sequence)
@@ -199,7 +197,7 @@ class Scheduler:
 
     def slot_giver(self, sequence: Sequence) -> Sequence | None:
         """The running sequence that gives its slot to ``sequence`` if no slot is free."""
-        return None if self.limits.static else slot_giver(sequence, self.running, self.counters, self._rank)
+        return slot_giver(sequence, self.running, self.counters, self._rank)
 
     def _fits(self, sequence: Sequence) -> bool:
         owed = sum(map(self._sequence_pages.owed, [*self.running, sequence]))

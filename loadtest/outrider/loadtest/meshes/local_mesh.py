@@ -19,7 +19,7 @@ import msgspec
 from outrider.mesh.access import access_to
 from outrider.mesh.addresses import hold_port
 
-ALWAYS, STATIC = "outrider.verifier.bench.always", "outrider.verifier.bench.static"
+ALWAYS = "outrider.verifier.bench.always"
 """Verifiers that ask every drafter at every step, and that admit requests in batches."""
 _OUTPUT, _SERVES = "up.txt", "Outrider serves at"
 _READY_S = 600.0
