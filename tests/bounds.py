@@ -9,12 +9,15 @@ from outrider.v1.sampling_pb2 import Grammar
 
 
 def inside(kind: inspect.Type) -> Any:
-    """A value at the upper bound, with one part of each kind."""
+    """A value at the upper bound, or between both bounds of a number, with one part of each kind."""
     match kind:
         case inspect.BoolType():
             return True
-        case inspect.IntType(le=most) | inspect.FloatType(le=most):
+        case inspect.IntType(le=most):
             return most
+        case inspect.FloatType(ge=least, gt=above, le=most) if most is not None:
+            bottom = least if above is None else above
+            return bottom + 0.75 * (most - bottom) if bottom is not None else most
         case inspect.StrType():
             return "a"
         case inspect.VarTupleType(item_type=item):

@@ -52,6 +52,7 @@ MALFORMED = {
     "one session twice": pb.DraftRequest(opens=[GOOD, GOOD]),
     "a cold temperature": drawn(temperature=-1.0),
     "no temperature at all": drawn(temperature=float("nan")),
+    "a temperature above all bounds": drawn(temperature=101.0),
     "a share above 1": drawn(temperature=1.0, top_p=7.0),
     "a decided token beyond the vocabulary": committed(pack_ids([1 << 30])),
     "half a decided token": committed(b"abc"),

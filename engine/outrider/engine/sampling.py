@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 import torch
@@ -11,6 +12,10 @@ from numpy.typing import DTypeLike
 from outrider.kernels.philox.variate_cache import cached_variates
 from outrider.kernels.race_sample import Draws, Penalties, Truncation, truncate
 from torch import Tensor
+
+_COLD = 1e-5
+"""Temperature up to which the likeliest token is taken: the division would overflow."""
+_MOST_SEED = (1 << 64) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +31,12 @@ class Sampling:
     temperature: float = 0.0
     truncation: Truncation = field(default_factory=Truncation)
     seed: int = 0
+
+    @classmethod
+    def of(cls, temperature: float, top_k: int, top_p: float, min_p: float, seed: int) -> Self:
+        """What the parameters of those names in `SamplingParams` mean for draws; a ``seed`` may be negative."""
+        cold = temperature <= _COLD
+        return cls(0.0 if cold else temperature, Truncation(top_k, top_p, min_p), seed & _MOST_SEED)
 
     @property
     def greedy(self) -> bool:

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from math import isfinite
 
+from outrider.engine.sampling import Sampling
 from outrider.engine.speculation.trees.tree import MOST_NODES
 from outrider.mesh.errors import InvalidRequest
 from outrider.v1 import proposer_pb2 as pb
-from outrider.v1.sampling_pb2 import SamplingParams
+from outrider.v1 import sampling_pb2
+from outrider.wire.bounds import OutOfBounds
 from outrider.wire.ids import unpack_ids
+from outrider.wire.sampling import SamplingParams
+
+
+def sampling_of(message: sampling_pb2.SamplingParams) -> Sampling:
+    """The parameters of draws in ``message``; `InvalidRequest` names one that is out of bounds."""
+    try:
+        asked = SamplingParams.from_proto(message, "opens.sampling.")
+    except OutOfBounds as error:
+        raise InvalidRequest(str(error), param=error.param) from None
+    return Sampling.of(asked.temperature, asked.top_k, asked.top_p, asked.min_p, asked.seed)
 
 
 def check_request(request: pb.DraftRequest, sessions: Container[int], vocabulary: int) -> None:
@@ -33,14 +44,7 @@ def _check_opening(session: pb.OpenSession, vocabulary: int) -> None:
         raise InvalidRequest(f"opens: {session.prompt} of {count} tokens cannot be the prompt", param="opens")
     if not 1 <= session.max_nodes <= MOST_NODES:
         raise InvalidRequest(f"opens: max_nodes must be 1 to {MOST_NODES}, not {session.max_nodes}", param="opens")
-    if not _draws(session.sampling):
-        raise InvalidRequest("opens: sampling has a temperature, top_k, top_p or min_p out of bounds", param="opens")
-
-
-def _draws(sampling: SamplingParams) -> bool:
-    top_p = sampling.top_p if sampling.HasField("top_p") else 1.0
-    temperature = isfinite(sampling.temperature) and sampling.temperature >= 0
-    return temperature and sampling.top_k >= 0 and 0 < top_p <= 1 and 0 <= sampling.min_p <= 1
+    sampling_of(session.sampling)
 
 
 def _check_tokens(data: bytes, param: str, vocabulary: int) -> int:

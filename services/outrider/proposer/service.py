@@ -13,7 +13,6 @@ from outrider.engine import store
 from outrider.engine.errors import ModelError
 from outrider.engine.models.config import ModelConfig
 from outrider.engine.models.threads import use_threads
-from outrider.engine.sampling import Sampling
 from outrider.engine.speculation import (
     Drafter,
     DrafterContext,
@@ -22,7 +21,6 @@ from outrider.engine.speculation import (
     Opening,
 )
 from outrider.engine.text import TextError, Tokenizer
-from outrider.kernels.race_sample import Truncation
 from outrider.mesh import plugins
 from outrider.mesh.errors import ConfigError, FailedPrecondition, InvalidRequest
 from outrider.mesh.service import Mesh, Service
@@ -30,13 +28,12 @@ from outrider.mesh.telemetry import gauge, get_logger, timeline, tracing
 from outrider.mesh.telemetry.timeline import DraftRound, Timeline, TreeSize
 from outrider.native.share import sentence
 from outrider.proposer import drafter_calls
-from outrider.proposer.checks import check_request
+from outrider.proposer.checks import check_request, sampling_of
 from outrider.proposer.draft_spans import DraftSpans
 from outrider.proposer.drafter_thread import DrafterThread
 from outrider.proposer.settings import ProposerSettings
 from outrider.v1 import proposer_pb2 as pb
 from outrider.v1 import proposer_pb2_grpc as pb_grpc
-from outrider.v1.sampling_pb2 import SamplingParams
 from outrider.wire.ids import pack_floats, pack_ids, unpack_ids
 
 _SHOWN_S = 1e-4
@@ -236,7 +233,7 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
     def _open(self, number: int, opened: pb.OpenSession) -> None:
         opening = Opening(
             unpack_ids(opened.tokens),
-            _sampling(opened.sampling),
+            sampling_of(opened.sampling),
             opened.max_nodes,
             opened.tenant,
             opened.prompt,
@@ -295,11 +292,6 @@ def _note_request(events: Timeline, request: pb.DraftRequest) -> None:
     events.message("opens", True, [(item.session, len(item.tokens) // 4) for item in request.opens])
     commits = [(item.session, item.length + len(item.tokens) // 4) for item in request.commits]
     events.message("commits", True, commits)
-
-
-def _sampling(params: SamplingParams) -> Sampling:
-    top_p = params.top_p if params.HasField("top_p") else 1.0
-    return Sampling(params.temperature, Truncation(params.top_k, top_p, params.min_p), params.seed)
 
 
 async def _raise(error: BaseException) -> None:

@@ -10,7 +10,7 @@ from outrider.gateway.requests.request import Generation, Messages, Text, Tokens
 from outrider.gateway.settings import AbuseSettings, GatewaySettings
 from outrider.mesh.config import load
 from outrider.mesh.telemetry import REGISTRY
-from outrider.wire.sampling import SamplingParameters
+from outrider.wire.sampling import SamplingParams
 
 ACME = Source("key 1", "acme", "192.0.2.1")
 QUIET = AbuseSettings(rate_least=20, refusals=5, prompt_choices=5, prefix_requests=5, logprobs_requests=5, delay_s=1.5)
@@ -111,7 +111,7 @@ def test_many_addresses_do_not_push_out_a_key() -> None:
 
 def test_prompts_of_every_kind_are_compared_as_a_whole_and_by_their_beginnings() -> None:
     def sample(prompt: Text | Messages | Tokens, **sampling: object) -> Sample:
-        parameters = SamplingParameters(**{"temperature": 0.0} | sampling)
+        parameters = SamplingParams(**{"temperature": 0.0} | sampling)
         (made,) = samples_of(Generation(model=None, prompt=prompt, sampling=parameters, choices=3))
         return made
 

@@ -19,7 +19,7 @@ from outrider.gateway.settings import GatewaySettings
 from outrider.mesh.bus import Bucket, Bus
 from outrider.mesh.config import load
 from outrider.mesh.errors import ConfigError, Unavailable
-from outrider.wire.sampling import SamplingParameters
+from outrider.wire.sampling import SamplingParams
 from outrider.wire.tenants import BUCKET, Limits, Tenant, key_entry, new_key
 
 from tests.broker import Broker
@@ -90,7 +90,7 @@ async def test_known_keys_open_for_a_while_without_the_broker_and_unknown_ones_d
 def test_a_request_of_a_known_tenant_can_only_let_others_pass() -> None:
     key, _ = new_key("acme", 0)
     acme = caller_with_key(Tenant(name="acme", created=0, limits=Limits(priority=3)), key)
-    sampling = SamplingParameters(seed=0)
+    sampling = SamplingParams(seed=0)
 
     def effective(asked: int, by: Caller) -> int:
         return effective_priority(Generation(model=None, prompt="x", sampling=sampling, priority=asked), by)

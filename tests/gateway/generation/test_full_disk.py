@@ -19,7 +19,7 @@ from outrider.gateway.settings import GatewaySettings
 from outrider.mesh.bus import Bus
 from outrider.mesh.errors import NotFound, Unavailable
 from outrider.v1.sampling_pb2 import Speculation
-from outrider.wire.sampling import SamplingParameters
+from outrider.wire.sampling import SamplingParams
 
 from tests.gateway.raw_streams import RawStream
 from tests.gateway.stack import MODEL, Stack
@@ -122,7 +122,7 @@ async def test_what_is_cancelled_stays_cancelled_where_its_record_can_no_longer_
 ) -> None:
     ledger, key = Ledger(bus, GatewaySettings()), Key("t", "cancelled")
     await ledger.tend()
-    sampling = SamplingParameters(seed=1, max_tokens=8).to_proto()
+    sampling = SamplingParams(seed=1, max_tokens=8).to_proto()
     job = Job(key.request, ServedModel("m", "v", 9), [1], sampling, Speculation(), Caller(tenant="t"))
     record = Record.of([job], created=1, seed=1, lingers=False, shape=b"")
     await ledger.enter(key, record)

@@ -28,7 +28,7 @@ from outrider.mesh.service import Mesh
 from outrider.mesh.tasks import Tasks
 from outrider.mesh.telemetry import Telemetry
 from outrider.v1.sampling_pb2 import Speculation
-from outrider.wire.sampling import SamplingParameters
+from outrider.wire.sampling import SamplingParams
 from outrider.wire.tenants import Limits
 
 from tests.gateway.raw_streams import RawStream
@@ -62,9 +62,7 @@ async def flights(streaming: Stack) -> AsyncIterator[Flights]:
 async def test_a_stream_is_known_everywhere_before_anybody_is_told_of_it(flights: Flights, other: Gateway) -> None:
     key, caller = Key(Caller().tenant, "known"), Caller()
     served = flights.verifiers.models.find(MODEL, caller.may_use)
-    job = Job(
-        key.request, served, [1, 2, 3], SamplingParameters(seed=1, max_tokens=8).to_proto(), Speculation(), caller
-    )
+    job = Job(key.request, served, [1, 2, 3], SamplingParams(seed=1, max_tokens=8).to_proto(), Speculation(), caller)
     record = Record.of([job], created=1, seed=1, lingers=False, shape=b"")
     flight = await flights.begin(key, [job], record, _admission(), resumable=True)
     assert flight.recording.recorded
@@ -177,7 +175,7 @@ async def test_a_flight_gives_its_slots_back_though_its_streams_cannot_be_closed
     store, served = MemoryStore(Bus()), flights.verifiers.models.find(MODEL)
     for turn in range(2):
         key = Key(caller.tenant, f"unclosable-{turn}")
-        sampling = SamplingParameters(seed=1, max_tokens=8).to_proto()
+        sampling = SamplingParams(seed=1, max_tokens=8).to_proto()
         jobs = [
             Job(f"{key.request}{choice}", served, [1, 2, 3], sampling, Speculation(), caller) for choice in ("", "-1")
         ]
@@ -212,7 +210,7 @@ async def test_a_flight_that_has_ended_leaves_nothing_to_collect(flights: Flight
 
 async def _flown(flights: Flights, key: Key, coalesce: bool) -> list[weakref.ref[object]]:
     served = flights.verifiers.models.find(MODEL)
-    sampling = SamplingParameters(seed=3, max_tokens=8).to_proto()
+    sampling = SamplingParams(seed=3, max_tokens=8).to_proto()
     job = Job(key.request, served, [1, 2, 3], sampling, Speculation(), Caller(), coalesce=coalesce)
     record = Record.of([job], created=1, seed=3, lingers=False, shape=b"")
     flight = await flights.begin(key, [job], record, _admission(), resumable=True)

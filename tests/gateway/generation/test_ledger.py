@@ -16,9 +16,9 @@ from outrider.gateway.routing.job import Job
 from outrider.gateway.settings import GatewaySettings
 from outrider.mesh.bus import Bus
 from outrider.mesh.errors import NotFound, Unavailable
-from outrider.v1.sampling_pb2 import SamplingParams, Speculation
+from outrider.v1 import sampling_pb2 as pb
 from outrider.wire.frames import Frame, encode_frame
-from outrider.wire.sampling import SamplingParameters
+from outrider.wire.sampling import SamplingParams
 
 from tests.broker import Broker
 
@@ -36,9 +36,9 @@ async def storing(tmp_path: Path) -> AsyncIterator[Bus]:
     broker.kill()
 
 
-def _sampling(seed: int, choice: int, most: int, top_k: int = 0) -> SamplingParams:
+def _sampling(seed: int, choice: int, most: int, top_k: int = 0) -> pb.SamplingParams:
     seed = choice_seed(seed, choice)
-    return SamplingParameters(seed=seed, max_tokens=most, echo=True, top_k=top_k).to_proto()
+    return SamplingParams(seed=seed, max_tokens=most, echo=True, top_k=top_k).to_proto()
 
 
 def _jobs(key: Key, prompt: list[int], choices: int = 1) -> list[Job]:
@@ -48,7 +48,7 @@ def _jobs(key: Key, prompt: list[int], choices: int = 1) -> list[Job]:
             served=ServedModel("m", "v", 9),
             prompt=prompt,
             sampling=_sampling(-5, choice, 7, top_k=3),
-            speculation=Speculation(max_nodes=3),
+            speculation=pb.Speculation(max_nodes=3),
             caller=Caller(tenant=key.tenant),
             priority=-4,
         )

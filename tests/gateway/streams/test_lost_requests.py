@@ -22,7 +22,7 @@ from outrider.mesh.registry import Member, Registry
 from outrider.mesh.tasks import Tasks
 from outrider.v1.sampling_pb2 import Speculation
 from outrider.wire.frames import Frame
-from outrider.wire.sampling import SamplingParameters
+from outrider.wire.sampling import SamplingParams
 
 from tests.toy_model import save_toy
 from tests.verifier.inside import Inside, inside
@@ -64,7 +64,7 @@ class Gateway:
 
     def stream(self, name: str, member: Member) -> TokenStream:
         served = ServedModel(member.status["model"], member.status["vocabulary"], member.status["context_length"])
-        sampling = SamplingParameters(seed=7, ignore_eos=True, max_tokens=LENGTH).to_proto()
+        sampling = SamplingParams(seed=7, ignore_eos=True, max_tokens=LENGTH).to_proto()
         return TokenStream(
             Job(name, served, [1, 2, 3], sampling, Speculation(off=True), Caller()),
             self.verifiers,

@@ -21,7 +21,7 @@ from outrider.gateway.streams.phases import TRANSITIONS, Event, Phase
 from outrider.gateway.streams.stream import TokenStream
 from outrider.v1.sampling_pb2 import Speculation
 from outrider.wire.frames import Frame
-from outrider.wire.sampling import SamplingParameters
+from outrider.wire.sampling import SamplingParams
 
 from tests import virtual_time
 from tests.gateway.streams.world import LENGTH, Generation, World
@@ -172,7 +172,7 @@ def test_a_stream_reads_or_ends_whatever_fails_and_holds_no_source_that_has_ende
     readers: list[Reading] = []
 
     async def main() -> None:
-        sampling, served = SamplingParameters(seed=7, max_tokens=LENGTH).to_proto(), ServedModel("m", "v", 999)
+        sampling, served = SamplingParams(seed=7, max_tokens=LENGTH).to_proto(), ServedModel("m", "v", 999)
         job = Job("r", served, [1, 2], sampling, Speculation(), Caller(), deadlines=Deadlines(end_by=end_by))
         world = World(job, 2, cycle(delays))
         readers.append(reader := Reading(world, start, at_once, slow))

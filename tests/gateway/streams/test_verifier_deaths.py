@@ -13,8 +13,8 @@ from outrider.gateway.routing.job import Job
 from outrider.gateway.streams.verifier_deaths import VerifierDeaths
 from outrider.mesh.bus import Bus
 from outrider.mesh.errors import InvalidRequest
-from outrider.v1.sampling_pb2 import Grammar, SamplingParams, Speculation
-from outrider.wire.sampling import SamplingParameters
+from outrider.v1 import sampling_pb2 as pb
+from outrider.wire.sampling import SamplingParams
 
 LIMIT = 3
 
@@ -25,9 +25,9 @@ def is_gone(instance: str) -> bool:
 
 
 @pytest.fixture
-def sampling() -> SamplingParams:
-    wanted = SamplingParameters(seed=1, max_tokens=8).to_proto()
-    wanted.grammar.CopyFrom(Grammar(regex="[ab]"))
+def sampling() -> pb.SamplingParams:
+    wanted = SamplingParams(seed=1, max_tokens=8).to_proto()
+    wanted.grammar.CopyFrom(pb.Grammar(regex="[ab]"))
     return wanted
 
 
@@ -37,12 +37,12 @@ def banned(bus: Bus) -> BannedGrammars:
 
 
 @pytest.fixture
-def deaths(bus: Bus, sampling: SamplingParams, banned: BannedGrammars) -> VerifierDeaths:
+def deaths(bus: Bus, sampling: pb.SamplingParams, banned: BannedGrammars) -> VerifierDeaths:
     return VerifierDeaths(_job(sampling), bus, LIMIT, asyncio.Lock(), banned, is_gone)
 
 
-def _job(sampling: SamplingParams) -> Job:
-    return Job("request", ServedModel("m", "v", 9), [1], sampling, Speculation(), Caller())
+def _job(sampling: pb.SamplingParams) -> Job:
+    return Job("request", ServedModel("m", "v", 9), [1], sampling, pb.Speculation(), Caller())
 
 
 async def _die(deaths: VerifierDeaths, instances: str) -> None:
@@ -52,7 +52,7 @@ async def _die(deaths: VerifierDeaths, instances: str) -> None:
 
 
 async def test_a_death_in_isolation_ends_the_request_and_bans_its_grammar(
-    deaths: VerifierDeaths, sampling: SamplingParams, banned: BannedGrammars
+    deaths: VerifierDeaths, sampling: pb.SamplingParams, banned: BannedGrammars
 ) -> None:
     await _die(deaths, "ab")
     with pytest.raises(FatalRequest, match="3 verifiers in a row"):
@@ -62,7 +62,7 @@ async def test_a_death_in_isolation_ends_the_request_and_bans_its_grammar(
 
 
 async def test_deaths_outside_isolation_ban_nothing_and_twice_as_many_end_the_request(
-    bus: Bus, sampling: SamplingParams, banned: BannedGrammars
+    bus: Bus, sampling: pb.SamplingParams, banned: BannedGrammars
 ) -> None:
     deaths = VerifierDeaths(_job(sampling), bus, LIMIT, asyncio.Lock(), banned, is_gone, isolated_s=0)
     for instance in "abcde":
@@ -81,7 +81,7 @@ async def test_a_token_clears_a_request(deaths: VerifierDeaths) -> None:
 
 
 async def test_verifiers_that_the_registry_still_knows_are_not_dead(
-    deaths: VerifierDeaths, sampling: SamplingParams, banned: BannedGrammars
+    deaths: VerifierDeaths, sampling: pb.SamplingParams, banned: BannedGrammars
 ) -> None:
     await _die(deaths, "ABCDEFab")
     banned.check(sampling)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from typing import Any
 
 import pytest
+from msgspec import structs
 from outrider.engine.requests.model_limits import ModelLimits
 from outrider.engine.requests.parameters import SamplingParams
+from outrider.engine.requests.parameters import Speculation as EngineSpeculation
 from outrider.engine.requests.sequence import Request
 from outrider.engine.sampling import Sampling
 from outrider.mesh.errors import InvalidRequest
@@ -15,6 +18,7 @@ from outrider.v1.sampling_pb2 import Grammar, Speculation, TokenSequence
 from outrider.v1.sampling_pb2 import SamplingParams as Message
 from outrider.v1.verifier_pb2 import SubmitRequest
 from outrider.verifier.requests.conversion import request_from_proto
+from outrider.wire import sampling as wire
 from outrider.wire.ids import pack_ids
 
 SERVED = ModelLimits(50, 100, frozenset({1}), frozenset({"ngram"}))
@@ -36,6 +40,15 @@ def test_parameters_that_are_not_said_change_nothing() -> None:
     assert plain.parameters == SamplingParams(max_tokens=10)
     assert plain.sampling == Sampling(1.0)
     assert (plain.drafters, plain.stop_ids, plain.grammar) == (None, {1}, None)
+
+
+def test_what_is_unset_is_the_default_of_the_wire_and_of_the_engine() -> None:
+    message = SubmitRequest(request_id="r", tenant="t", prompt=pack_ids([1, 2, 3]))
+    unset = request_from_proto(message, SERVED, 0.0)
+    assert (unset.parameters, unset.speculation) == (SamplingParams(), EngineSpeculation())
+    assert unset.max_tokens == SERVED.context_length - 3
+    assert asdict(SamplingParams()) == structs.asdict(wire.SamplingParams())
+    assert asdict(EngineSpeculation()) == structs.asdict(wire.Speculation())
 
 
 def test_what_is_said_arrives() -> None:

@@ -47,10 +47,10 @@ BadWord = Annotated[tuple[TokenId, ...], Meta(min_length=1)]
 
 
 class SharedParameters(msgspec.Struct, frozen=True):
-    """Parameters that have the same name and the same form in JSON and in ``SamplingParams``."""
+    """Parameters that have the same name and the same form in JSON and in the message ``SamplingParams``."""
 
     temperature: Annotated[float, numbers(0, 100)] = 1.0
-    top_p: Annotated[float, numbers_above(0, 1)] | None = None
+    top_p: Annotated[float, numbers_above(0, 1)] = 1.0
     top_k: Annotated[int, integers_from(0, " (0 keeps all)")] = 0
     min_p: Annotated[float, numbers(0, 1)] = 0.0
     stop_token_ids: Annotated[
@@ -70,8 +70,8 @@ class SharedParameters(msgspec.Struct, frozen=True):
     ignore_eos: Flag = False
 
 
-class SamplingParameters(SharedParameters, frozen=True, kw_only=True):
-    """All of ``SamplingParams``: beside the shared ones, parameters that each front door takes in a form of its own.
+class SamplingParams(SharedParameters, frozen=True, kw_only=True):
+    """All of the message's parameters: beside the shared ones, those that each front door takes in a form of its own.
 
     ``seed`` is signed; the wire has the unsigned number of the same 64 bits. ``max_tokens`` None is as many as the
     context has room for.
@@ -99,9 +99,9 @@ class SamplingParameters(SharedParameters, frozen=True, kw_only=True):
         return cls(*_shared(shared), **more)
 
     @classmethod
-    def from_proto(cls, message: pb.SamplingParams, **unset: Any) -> Self:
-        """The parameters in ``message``, and ``unset`` ones by name; `OutOfBounds` for one that is out of bounds."""
-        return read(cls, unset | set_sampling_fields(message))
+    def from_proto(cls, message: pb.SamplingParams, place: str = "") -> Self:
+        """The parameters in ``message``; `OutOfBounds` puts ``place`` before the name of one that is out of bounds."""
+        return read(cls, set_sampling_fields(message), place)
 
     def to_proto(self) -> pb.SamplingParams:
         """The wire's form."""
@@ -157,7 +157,7 @@ def set_fields(message: Message) -> dict[str, Any]:
 
 
 def set_sampling_fields(message: pb.SamplingParams) -> dict[str, Any]:
-    """Like `set_fields`, in the forms of `SamplingParameters`, unchecked; `OutOfBounds` for malformed bad words."""
+    """Like `set_fields`, in the forms of `SamplingParams`, unchecked; `OutOfBounds` for malformed bad words."""
     values = set_fields(message)
     if "seed" in values:
         values["seed"] -= (values["seed"] & _SIGN) << 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -12,11 +11,6 @@ from outrider.engine.errors import RequestError
 from outrider.engine.requests.parameters import SamplingParams, Speculation
 from outrider.engine.requests.sequence import Request
 from outrider.engine.sampling import Sampling
-from outrider.kernels.race_sample import Truncation
-
-_MOST_SEED = (1 << 64) - 1
-_COLD = 1e-5
-"""Temperature below which the likeliest token is taken: the division would overflow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +55,9 @@ class ModelLimits:
             id=name,
             tenant=tenant,
             prompt=prompt,
-            sampling=_sampling(parameters),
+            sampling=Sampling.of(
+                parameters.temperature, parameters.top_k, parameters.top_p, parameters.min_p, parameters.seed
+            ),
             max_tokens=max_tokens,
             emitted=list(emitted),
             stop_ids=frozenset(parameters.stop_token_ids) | (frozenset() if parameters.ignore_eos else self.eos_ids),
@@ -103,12 +99,6 @@ def check(holds: object, param: str, why: str) -> None:
     """Raises `RequestError` about ``param`` unless the condition ``holds``."""
     if not holds:
         raise RequestError(f"{param} {why}", param=param)
-
-
-def _sampling(parameters: SamplingParams) -> Sampling:
-    cold = math.isclose(parameters.temperature, 0.0, abs_tol=_COLD)
-    truncation = Truncation(parameters.top_k, parameters.top_p, parameters.min_p)
-    return Sampling(0.0 if cold else parameters.temperature, truncation, parameters.seed & _MOST_SEED)
 
 
 def _check_ends(parameters: SamplingParams, max_tokens: int) -> None:

@@ -28,7 +28,7 @@ class SamplingParams:
     """How tokens are drawn, and where the answer ends. Each default leaves the model's own distribution as it is.
 
     Attributes:
-        temperature: divides the logits; below 1e-5 the likeliest token is taken.
+        temperature: divides the logits; up to 1e-5 the likeliest token is taken.
         top_p: keeps the likeliest tokens that together have this probability, above 0 to 1.
         top_k: keeps so many of the likeliest tokens; 0 keeps all.
         min_p: drops tokens less likely than this share of the likeliest one's probability, 0 to 1.

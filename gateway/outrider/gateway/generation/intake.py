@@ -33,7 +33,7 @@ from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.tool_calls.grammar import call_structure, with_function_name
 from outrider.mesh.errors import InvalidRequest, OutriderError
 from outrider.mesh.telemetry import kept_span
-from outrider.wire.sampling import SamplingParameters
+from outrider.wire.sampling import SamplingParams
 
 T = TypeVar("T")
 
@@ -172,7 +172,7 @@ class Generations:
         with_options = [with_parse_special(prompt, caller.parse_special) for prompt in prompts]
         return await self._persist(lambda: self._encoder.encode_all(served, with_options))
 
-    async def _sampling(self, generation: Generation, served: ServedModel) -> SamplingParameters:
+    async def _sampling(self, generation: Generation, served: ServedModel) -> SamplingParams:
         """How the target draws, with bad words as the model's tokens and the structure as a grammar."""
         words, structure = generation.bad_words, _structure(generation, served)
         if not words and structure is None:

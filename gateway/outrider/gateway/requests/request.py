@@ -7,7 +7,7 @@ from outrider.gateway.admission.deadlines import Deadlines
 from outrider.gateway.requests.call_rules import CallRules
 from outrider.v1.sampling_pb2 import Grammar
 from outrider.wire.bounds import MOST_PRIORITY
-from outrider.wire.sampling import UNSIGNED, SamplingParameters, Speculation
+from outrider.wire.sampling import UNSIGNED, SamplingParams, Speculation
 
 DEFAULT_TENANT = "default"
 """The tenant of all requests without keys."""
@@ -96,7 +96,7 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
 
     model: str | None
     prompt: Prompt
-    sampling: SamplingParameters
+    sampling: SamplingParams
     bad_words: tuple[str | tuple[int, ...], ...] = ()
     structure: Structure | None = None
     speculation: Speculation = Speculation()

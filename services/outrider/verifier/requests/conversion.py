@@ -19,7 +19,8 @@ from outrider.engine.requests.sequence import Request
 from outrider.engine.sampling import Sampling
 from outrider.mesh.errors import InvalidRequest
 from outrider.v1 import sampling_pb2, verifier_pb2
-from outrider.wire import frames, sampling
+from outrider.wire import frames
+from outrider.wire import sampling as wire
 from outrider.wire.bounds import OutOfBounds, Priority, Weight, checked
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -43,15 +44,11 @@ def invalid_requests() -> Iterator[None]:
 
 
 def sampling_to_proto(sampling: Sampling) -> sampling_pb2.SamplingParams:
-    """The sampling parameters as a message for a drafter."""
-    truncation = sampling.truncation
-    return sampling_pb2.SamplingParams(
-        temperature=sampling.temperature,
-        top_k=truncation.top_k,
-        top_p=truncation.top_p,
-        min_p=truncation.min_p,
-        seed=sampling.seed,
-    )
+    """The parameters of draws as a message for a proposer."""
+    cut = sampling.truncation
+    return wire.SamplingParams(
+        temperature=sampling.temperature, top_k=cut.top_k, top_p=cut.top_p, min_p=cut.min_p, seed=sampling.seed
+    ).to_proto()
 
 
 def request_from_proto(message: verifier_pb2.SubmitRequest, limits: ModelLimits, now: float) -> Request:
@@ -65,10 +62,10 @@ def request_from_proto(message: verifier_pb2.SubmitRequest, limits: ModelLimits,
         return limits.request(
             message.request_id,
             message.tenant,
-            sampling.ids_of(message.prompt, "prompt"),
+            wire.ids_of(message.prompt, "prompt"),
             _parameters(message.sampling),
-            Speculation(**msgspec.structs.asdict(sampling.Speculation.from_proto(message.speculation))),
-            sampling.ids_of(message.emitted, "emitted"),
+            Speculation(**msgspec.structs.asdict(wire.Speculation.from_proto(message.speculation))),
+            wire.ids_of(message.emitted, "emitted"),
             priority=checked("priority", message.priority, Priority),
             weight=checked("weight", message.weight, Weight) if message.HasField("weight") else 1.0,
             first_by=now + _within(message.ttft_ms, "ttft_ms"),
@@ -113,8 +110,7 @@ def _fields(value: Usage | Draft) -> dict[str, Any]:
 
 
 def _parameters(message: sampling_pb2.SamplingParams) -> SamplingParams:
-    values = msgspec.structs.asdict(sampling.SamplingParameters.from_proto(message))
-    values["top_p"] = 1.0 if values["top_p"] is None else values["top_p"]
+    values = msgspec.structs.asdict(wire.SamplingParams.from_proto(message))
     values["grammar"] = _grammar(message.grammar) if message.HasField("grammar") else None
     return SamplingParams(**values)
 

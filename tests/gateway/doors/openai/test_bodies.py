@@ -78,8 +78,7 @@ def test_defaults_are_those_of_openai() -> None:
     assert _completion().sampling.max_tokens == 16
     assert _chat().sampling.max_tokens is None
     sampling = _chat().sampling.to_proto()
-    assert (sampling.temperature, sampling.top_k, sampling.min_p) == (1, 0, 0)
-    assert not sampling.HasField("top_p")
+    assert (sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p) == (1, 0, 1, 0)
 
 
 def test_a_seed_of_chance_is_drawn_for_each_request() -> None:

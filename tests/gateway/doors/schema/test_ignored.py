@@ -12,6 +12,7 @@ import pytest
 from httpx_sse import EventSource
 from outrider.gateway.doors.openai.bodies import read_chat, read_completion
 from outrider.gateway.doors.responses.body import read_response
+from outrider.gateway.doors.schema import unsupported
 from outrider.gateway.doors.schema.ignored import shown_names
 from outrider.gateway.requests.request import Messages
 from outrider.mesh.addresses import hold_port
@@ -24,6 +25,7 @@ HELLO = [{"role": "user", "content": "hello"}]
 COMPLETION = {"model": MODEL, "prompt": "p", "max_tokens": 2}
 CHAT = {"model": MODEL, "messages": HELLO, "max_tokens": 2}
 RESPONSE = {"model": MODEL, "input": "p", "max_output_tokens": 2}
+TABLES = {"completion": unsupported.COMPLETION, "chat": unsupported.CHAT, "response": unsupported.RESPONSE}
 READERS = {
     "completion": (read_completion, COMPLETION),
     "chat": (read_chat, CHAT),
@@ -69,7 +71,23 @@ def test_a_parameter_without_effect_is_named(kind: str, more: dict[str, Any]) ->
     assert _read(kind, **more)[1] == [*more]
 
 
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in TABLES for name in TABLES[kind].idle])
+def test_every_known_parameter_without_effect_is_named(kind: str, name: str) -> None:
+    assert _read(kind, **{name: "unusual"})[1] == [name]
+
+
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in TABLES for name in TABLES[kind].altering])
+def test_every_known_parameter_that_would_change_the_answer_is_refused(kind: str, name: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        _read(kind, **{name: "unusual"})
+    assert caught.value.param == name
+
+
 def test_a_part_of_a_parameter_that_has_no_effect_is_named_by_its_place() -> None:
+    described = {"name": "a", "schema": {}, "description": "b"}
+    formatted = {"type": "json_schema", "json_schema": described}
+    for kind in ("chat", "completion"):
+        assert _read(kind, response_format=formatted)[1] == ["response_format.json_schema.description"]
     assert _read("response", text={"verbosity": "low"})[1] == ["text.verbosity"]
     asked = {"stream": True, "stream_options": {"include_obfuscation": True}}
     assert _read("chat", **asked)[1] == ["stream_options.include_obfuscation"]

@@ -8,11 +8,11 @@ import msgspec
 from msgspec import Meta
 from outrider.gateway.doors.openai.stored_form import Shape
 from outrider.gateway.doors.schema.generation import GenerationBody
-from outrider.gateway.doors.schema.ignored import shown_names
+from outrider.gateway.doors.schema.ignored import note_part, shown_names
 from outrider.gateway.doors.schema.json_schemas import note_unenforced
 from outrider.gateway.doors.schema.parameters import read
 from outrider.gateway.doors.schema.prompts import MOST_PROMPTS, PROMPTS, TemplateKwargs, chat, prompts
-from outrider.gateway.doors.schema.structure import ResponseFormat, format_structure, merged_structure
+from outrider.gateway.doors.schema.structure import JsonSchemaFormat, ResponseFormat, format_structure, merged_structure
 from outrider.gateway.doors.schema.tools import Tool, ToolChoice, read_call_rules, template_tools
 from outrider.gateway.doors.schema.unsupported import CHAT, COMPLETION
 from outrider.gateway.requests.call_rules import CallRules
@@ -139,7 +139,6 @@ class ChatBody(Body, frozen=True, kw_only=True):
 
 
 _B = TypeVar("_B", bound=Body)
-_OBFUSCATION = "stream_options.include_obfuscation"
 
 
 def read_completion(body: bytes | dict[str, Any], ignored: list[str] | None = None) -> CompletionBody:
@@ -183,10 +182,9 @@ def _consistent(body: _B, ignored: list[str] | None) -> _B:
     if body.stream_options is not None and not body.stream:
         raise InvalidRequest("stream_options may only be given where stream is true", param="stream_options")
     if body.stream_options is not None and body.stream_options.include_obfuscation:
-        if ignored is None:
-            why = f"{_OBFUSCATION} is not supported: leave it out, or set it to false"
-            raise InvalidRequest(why, param=_OBFUSCATION)
-        ignored.append(_OBFUSCATION)
+        note_part("stream_options.include_obfuscation", "false", ignored)
+    if isinstance(body.response_format, JsonSchemaFormat) and body.response_format.json_schema.description is not None:
+        note_part("response_format.json_schema.description", "", ignored)
     if None not in (body.max_tokens, body.max_completion_tokens) and body.max_tokens != body.max_completion_tokens:
         raise InvalidRequest("max_tokens and max_completion_tokens differ: give one of them", param="max_tokens")
     return body

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 from outrider.gateway.doors.responses.items import Message
 from outrider.gateway.doors.schema.generation import GenerationBody
+from outrider.gateway.doors.schema.ignored import note_part
 from outrider.gateway.doors.schema.json_schemas import note_unenforced
 from outrider.gateway.doors.schema.parameters import read
 from outrider.gateway.doors.schema.prompts import TemplateKwargs
@@ -135,10 +136,7 @@ def read_response(body: bytes, ignored: list[str] | None = None) -> ResponseBody
     """The body of a response, read as `read` does; raises `InvalidRequest`."""
     response_body = read(body, ResponseBody, RESPONSE, ignored)
     if response_body.text.verbosity not in (None, "medium"):
-        if ignored is None:
-            why = 'text.verbosity is not supported: leave it out, or set it to "medium"'
-            raise InvalidRequest(why, param="text.verbosity")
-        ignored.append("text.verbosity")
+        note_part("text.verbosity", '"medium"', ignored)
     if response_body.top_logprobs and LOGPROBS not in response_body.include:
         raise InvalidRequest(f"top_logprobs may only be given where include has {LOGPROBS}", param="top_logprobs")
     if response_body.background and not response_body.store:

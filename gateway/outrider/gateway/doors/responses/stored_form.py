@@ -96,7 +96,7 @@ def _echo(body: ResponseBody) -> Echo:
         tool_choice=msgspec.to_builtins(choice),
         tools=msgspec.to_builtins(body.tools),
         top_logprobs=body.top_logprobs,
-        top_p=1.0 if body.top_p is None else body.top_p,
+        top_p=body.top_p,
     )
 
 

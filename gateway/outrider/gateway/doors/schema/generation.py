@@ -18,7 +18,7 @@ from outrider.wire.sampling import (
     MOST_STOPS,
     BadWord,
     Guessing,
-    SamplingParameters,
+    SamplingParams,
     Seed,
     SharedParameters,
     ShortText,
@@ -92,7 +92,7 @@ class GenerationBody(SharedParameters, frozen=True, kw_only=True):
         return Generation(
             model=self.model,
             prompt=prompt,
-            sampling=SamplingParameters.of(self, seed=seed, stop=stop, **draws),
+            sampling=SamplingParams.of(self, seed=seed, stop=stop, **draws),
             bad_words=self.bad_words,
             structure=structure if call_rules is None else self._text_structure(call_rules, structure),
             speculation=self._speculation(),

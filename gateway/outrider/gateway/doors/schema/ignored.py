@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from outrider.gateway.settings import GatewaySettings
+from outrider.mesh.errors import InvalidRequest
 from starlette.requests import Request
 
 HEADER = "x-outrider-ignored"
@@ -16,6 +17,17 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_.\-/\[\]~$]")
 def collector(settings: GatewaySettings) -> list[str] | None:
     """An empty list for the ignored parameters of one request; None if the settings refuse such parameters."""
     return None if settings.parameters == "strict" else []
+
+
+def note_part(name: str, neutral: str, ignored: list[str] | None) -> None:
+    """Adds the ``name`` of a part of a parameter to ``ignored``; `InvalidRequest` if that is None.
+
+    ``neutral`` is the value without effect, if there is one.
+    """
+    if ignored is None:
+        otherwise = f", or set it to {neutral}" if neutral else ""
+        raise InvalidRequest(f"{name} is not supported: leave it out{otherwise}", param=name)
+    ignored.append(name)
 
 
 def shown_names(names: Sequence[str] | None) -> tuple[str, ...]:
