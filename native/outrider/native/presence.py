@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 from outrider.native import compiler
@@ -27,6 +28,8 @@ def absence() -> str | None:
         return "it is written for x86-64"
     if not levels:
         return "this CPU has no AVX2"
+    if find_spec("cffi") is None:
+        return "cffi, which loads it, is not installed"
     if any(path_of(level).exists() for level in levels):
         return None
     if not in_checkout():
@@ -45,7 +48,8 @@ def notice() -> str | None:
         LevelError: ``OUTRIDER_NATIVE_LEVEL`` is wrong.
     """
     if (why := absence()) is not None:
-        remedy = " Install g++ and reinstall." if "compiler" in why else ""
+        remedies = {"compiler": " Install g++ and reinstall.", "cffi": " Try pip install 'outrider[engine]'."}
+        remedy = next((remedies[cause] for cause in remedies if cause in why), "")
         return f"No compiled code: {why}; {_LOSS}.{remedy}"
     if in_checkout() and not path_of(supported_levels()[0]).exists():
         return "The C++ is not compiled as it stands: the first process that decodes compiles it, for some 15 seconds."
