@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from outrider.engine import LLM, EngineStopped, RequestError, Result, SamplingParams
+from outrider.engine import LLM, EngineStopped, RequestError, Result, SamplingParams, SettingsError
 from outrider.engine.decode.engine import Engine
 from outrider.engine.decode.outcome import Outcome
 from outrider.engine.settings import EngineSettings
@@ -287,3 +288,24 @@ def test_a_closed_llm_says_so_and_may_be_closed_again(directory: Path) -> None:
 def test_a_stream_keeps_its_llm(directory: Path) -> None:
     result: Result = over(directory, Engine).stream("def f(", drawn()).result()
     assert len(result.token_ids) == 24
+
+
+def test_an_llm_that_nothing_refers_to_ends_its_engine(directory: Path) -> None:
+    before = set(threading.enumerate())
+    llm = over(directory, Engine)
+    llm.generate("def f(", drawn())
+    (engine,) = [thread for thread in threading.enumerate() if thread not in before and thread.name == "engine"]
+    del llm
+    engine.join(60)
+    assert not engine.is_alive()
+
+
+def test_a_draft_model_guesses(directory: Path) -> None:
+    with LLM(directory, draft=directory, drafters=[]) as llm:
+        (result,) = llm.generate("def f(", drawn(max_tokens=200))
+    assert result.guesses["model"].accepted > 0
+
+
+def test_a_model_that_is_not_there_is_one_sentence() -> None:
+    with pytest.raises(SettingsError, match=r"^there is no model in /none/x; a name of the Hub is written org/[^.]*$"):
+        LLM("/none/x")

@@ -105,11 +105,11 @@ class AsyncStream(AsyncIterator[Increment]):
     """
 
     def __init__(self, ask: Callable[[], Asked]) -> None:
-        self._ask, self._closed = ask, False
+        self._ask, self._begun = ask, False
         self._answer: _Answer | None = None
 
     async def __anext__(self) -> Increment:
-        if self._answer is None and not self._closed:
+        if not self._begun:
             await self._begin()
         if self._answer is None or self._answer.ended:
             raise StopAsyncIteration
@@ -120,12 +120,12 @@ class AsyncStream(AsyncIterator[Increment]):
         async for _ in self:
             pass
         if self._answer is None:
-            raise ValueError("a stream that was closed before its first increment has no result")
+            raise ValueError("a stream that has not begun has no result")
         return self._answer.result()
 
     async def aclose(self) -> None:
         """Ends the request; `result` is then what was read."""
-        self._closed = True
+        self._begun = True
         if self._answer is not None:
             self._answer.leave()
 
@@ -140,6 +140,7 @@ class AsyncStream(AsyncIterator[Increment]):
             self._answer.leave()
 
     async def _begin(self) -> None:
+        self._begun = True
         asked = await asyncio.to_thread(self._ask)
         self._news: asyncio.Queue[Output | BaseException] = asyncio.Queue()
         asked.submit(_reader(asyncio.get_running_loop(), self._news))
