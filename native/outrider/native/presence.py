@@ -28,17 +28,14 @@ def absence() -> str | None:
         return "it is written for x86-64"
     if not levels:
         return "this CPU has no AVX2"
-    if find_spec("cffi") is None:
-        return "cffi, which loads it, is not installed"
-    if any(path_of(level).exists() for level in levels):
-        return None
-    if not in_checkout():
-        return "the wheel was built without a C++ compiler"
-    try:
-        compiler.compiler()
-    except CompilerError:
-        return "its sources are not compiled as they stand, and there is no C++ compiler"
-    return None
+    if not any(path_of(level).exists() for level in levels):
+        if not in_checkout():
+            return "the wheel was built without a C++ compiler"
+        try:
+            compiler.compiler()
+        except CompilerError:
+            return "its sources are not compiled as they stand, and there is no C++ compiler"
+    return None if find_spec("cffi") else "cffi, which loads it, is not installed"
 
 
 def notice() -> str | None:
