@@ -8,8 +8,9 @@ serve processes without torch.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from outrider.engine.needs import need
 
 if TYPE_CHECKING:
     from outrider.engine.errors import EngineStopped, MissingPackage, ModelError, RequestError, SettingsError
@@ -52,7 +53,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    return getattr(need(f"{__name__}.{_MODULES[name]}", "models in this process"), name)
 
 
 def __dir__() -> list[str]:

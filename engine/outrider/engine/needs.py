@@ -9,9 +9,11 @@ from outrider.engine.errors import MissingPackage
 
 
 def need(package: str, users: str) -> Any:
-    """The module ``package``; `MissingPackage` if it is not installed, with what needs it: ``users``, in the plural."""
+    """The module ``package``; `MissingPackage` names ``users``, in the plural, if it or what it imports is missing."""
     try:
         return import_module(package)
     except ModuleNotFoundError as error:
         name = (error.name or package).partition(".")[0]
+        if name == "outrider":
+            raise
         raise MissingPackage(f"{name} is not installed, and {users} need it: pip install 'outrider[engine]'") from None

@@ -215,6 +215,17 @@ def test_more_prompts_than_the_queue_holds_all_get_answers(directory: Path) -> N
     assert {result.finish_reason for result in results} == {"length"}
 
 
+def test_a_stream_that_is_closed_while_it_waits_takes_no_turn(directory: Path) -> None:
+    Watched.cancelled = []
+    with over(directory, Watched, max_running=1, max_waiting=1) as llm:
+        streams = [llm.stream("a", LONG) for _ in range(6)]
+        next(streams[0])
+        for stream in streams[:-1]:
+            stream.close()
+        assert next(streams[-1]).token_ids
+        assert len(Watched.cancelled) < len(streams)
+
+
 async def test_a_stream_that_nobody_reads_ends(watched: LLM) -> None:
     closed = watched.stream("a", LONG)
     next(closed)

@@ -87,3 +87,9 @@ def test_with_tokenizers_alone_it_generates_and_all_else_says_what_it_needs(dire
 def test_a_room_for_processes_without_torch_imports_none(room: str, tmp_path: Path) -> None:
     imports = f"import outrider.engine.{room}\nsaid = sorted(outrider.engine.__all__)"
     assert "LLM" in say(imports, tmp_path, tmp_path, ("torch", "numpy"))
+
+
+def test_without_torch_an_llm_says_what_it_needs(tmp_path: Path) -> None:
+    tries = "said = ''\ntry:\n    outrider.engine.LLM\nexcept ImportError as error:\n    said = str(error)"
+    said = say(f"import outrider.engine\n{tries}", tmp_path, tmp_path, ("torch",))
+    assert said == f"torch is not installed, and models in this process need it: {INSTALL}"
