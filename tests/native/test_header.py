@@ -10,9 +10,16 @@ from pathlib import Path
 import pytest
 from outrider.native import compiler
 from outrider.native.compiler import HEADER, abi
+from outrider.native.drafts import MOST_CHILDREN
 from outrider.native.levels import Level, supported_levels
 from outrider.native.library import NativeUnavailable, ffi, library, load
+from outrider.native.weights import MOST_PARTS, STRIP
 
+NUMBERS = {
+    "limits": {"MOST_CHILDREN": MOST_CHILDREN},
+    "product_limits": {"MOST_PARTS": MOST_PARTS},
+    "code_limits": {"STRIP": STRIP},
+}
 STRUCTS = [name for name in ffi.list_types()[0] if ffi.typeof(name).kind == "struct" and ffi.typeof(name).fields]
 
 
@@ -38,6 +45,12 @@ def test_every_function_of_the_header_is_in_the_library() -> None:
     exported = ctypes.CDLL(str(library().path))
     assert len(named) > 20
     assert not [name for name in sorted(named) if not hasattr(exported, name)]
+
+
+@pytest.mark.parametrize("enumeration", NUMBERS)
+def test_limits_are_those_of_the_header(enumeration: str) -> None:
+    named = {f"OUTRIDER_{name}": number for name, number in NUMBERS[enumeration].items()}
+    assert ffi.typeof(f"outrider_{enumeration}").relements == named
 
 
 def test_structs_lie_in_memory_as_the_compiler_has_them(tmp_path: Path) -> None:

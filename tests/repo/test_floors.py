@@ -35,6 +35,7 @@ WITHOUT_TORCH = {"wire", "v1", "mesh", "tokenizer", "kvcache", "gateway", "cli",
 ROOMS: dict[str, tuple[str, ...]] = {
     "engine": (
         "errors",
+        "needs",
         "logs",
         "worker",
         "limited_work",
@@ -66,6 +67,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "speculation.policy",
         "decode",
         "target",
+        "library",
     ),
     "verifier": (
         "settings",

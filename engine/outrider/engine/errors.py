@@ -7,6 +7,14 @@ class ModelError(ValueError):
     """A model cannot be loaded; the message is one sentence that names the file or field."""
 
 
+class EngineStopped(RuntimeError):
+    """The engine has ended, by its owner or by an error; the message is one sentence that says which."""
+
+
+class MissingPackage(ImportError):
+    """A package is not installed; the message is one sentence that says what needs it, and how to install it."""
+
+
 class SettingsError(ValueError):
     """The settings cannot be used; the message is one sentence for the operator."""
 

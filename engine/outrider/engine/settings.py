@@ -1,4 +1,4 @@
-"""Settings of an engine. `docs/configuration.md` describes them: a verifier has them under the same names."""
+"""Settings of an engine. A verifier has them under the same names, and describes them (`outrider config show`)."""
 
 from __future__ import annotations
 

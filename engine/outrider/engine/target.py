@@ -34,6 +34,7 @@ from outrider.engine.speculation.policy.guessing import Guessing, TargetView
 from outrider.engine.speculation.policy.plugins import make_drafters, make_rule
 from outrider.engine.telemetry import Telemetry
 from outrider.engine.text import TextError, Tokenizer
+from outrider.kernels.backend import triton_notice
 from outrider.native.levels import LevelError
 from outrider.native.presence import notice
 from outrider.native.share import sentence
@@ -119,7 +120,7 @@ class Target:
         """
         _log.info("share of the machine", share=sentence(), threads=use_threads(settings.threads))
         try:
-            if (lost := notice()) is not None:
+            for lost in filter(None, (notice(), triton_notice(settings.device))):
                 _log.warning(lost)
             directory = store.obtain(settings.model, settings.integrity, watch=store.logged(_log))
             with ThreadPoolExecutor(1) as beside:  # mostly Python, while the model is mostly compiled code

@@ -57,6 +57,13 @@ def takes_triton(device: torch.device) -> bool:
     return chosen == "triton" or (chosen == "auto" and device.type == "cuda" and _installed())
 
 
+def triton_notice(device: str) -> str | None:
+    """One line for users where ops on a GPU have no Triton; None elsewhere."""
+    if not device.startswith("cuda") or _installed():
+        return None
+    return "Triton is not installed, and ops on the GPU run in PyTorch, much slower: pip install 'outrider[gpu]'"
+
+
 @cache
 def _installed() -> bool:
     return importlib.util.find_spec("triton") is not None

@@ -11,7 +11,8 @@ from outrider.native.library import ffi, pointer_value
 from outrider.native.moves import pool_fields
 from outrider.native.trees import NativeTree, TreeBuffer
 
-MOST_CHILDREN: int = ffi.typeof("outrider_limits").relements["OUTRIDER_MOST_CHILDREN"]
+MOST_CHILDREN = 16
+"""The header's OUTRIDER_MOST_CHILDREN."""
 _BRIEF = 1 << 24
 """Products, rows times weights, up to which a run keeps the interpreter's lock: about 0.12 ms of work."""
 

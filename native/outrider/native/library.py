@@ -8,14 +8,18 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import cffi
 from outrider.native import presence
 from outrider.native.compiler import HEADER, CompilerError, abi, ensure, path_of
 from outrider.native.levels import Level, supported_levels
 
-ffi = cffi.FFI()
-"""Types of the header: the same text that the C++ is compiled with."""
-ffi.cdef(HEADER.read_text())
+try:
+    import cffi
+except ModuleNotFoundError:
+    ffi: Any = None
+    """Types of the header: the same text that the C++ is compiled with. None without cffi: there is no library then."""
+else:
+    ffi = cffi.FFI()
+    ffi.cdef(HEADER.read_text())
 
 
 class NativeUnavailable(Exception):
@@ -61,7 +65,7 @@ class Library:
 
 
 _NUMBERS = {"int32_t": ctypes.c_int32, "int64_t": ctypes.c_int64, "float": ctypes.c_float}
-_ADDRESS = ffi.typeof("uintptr_t")
+_ADDRESS = ffi and ffi.typeof("uintptr_t")
 
 
 def _ctypes_type(kind: Any) -> Any:
@@ -95,7 +99,7 @@ def library() -> Library:
         NativeUnavailable: no library runs here; the message says why.
     """
     why = presence.absence()
-    for level in supported_levels():
+    for level in supported_levels() if ffi else ():
         try:
             if (loaded := load(level)).usable:
                 return loaded

@@ -10,17 +10,14 @@ from typing import Any
 import torch
 from outrider.native.library import Library, data_pointer, ffi
 from outrider.native.quantized import Blocks, CodeFormat, QuantizedWeight, blocks_of
-from outrider.native.weights import DENSE_BLOCK, MOST_PARTS, Part, Product
+from outrider.native.weights import DENSE_BLOCK, MOST_PARTS, STRIP, Part, Product
 from torch import Tensor
 
 _KINDS = {
-    torch.float32: "OUTRIDER_FLOAT32",
-    torch.bfloat16: "OUTRIDER_BFLOAT16",
-    torch.float16: "OUTRIDER_FLOAT16",
+    torch.float32: "FLOAT32",
+    torch.bfloat16: "BFLOAT16",
+    torch.float16: "FLOAT16",
 }
-_NUMBERS: dict[str, int] = ffi.typeof("outrider_weight_kind").relements
-_BLOCK_KINDS: dict[str, int] = ffi.typeof("outrider_block_kind").relements
-_STRIP: int = ffi.typeof("outrider_code_limits").relements["OUTRIDER_STRIP"]
 _CODES_AT_ONCE = 1 << 20
 """Codes that a thread unpacks and packs at once, so that they stay in its cache."""
 
@@ -69,7 +66,7 @@ class Packing:
         if len(product.parts) > MOST_PARTS:
             raise ValueError(f"a product of {len(product.parts)} parts; there may be up to {MOST_PARTS}")
         for part in inner:
-            block = DENSE_BLOCK if isinstance(part.weight, Tensor) else _STRIP
+            block = DENSE_BLOCK if isinstance(part.weight, Tensor) else STRIP
             if part.weight.shape[0] % block:
                 raise ValueError(f"a part of {part.weight.shape[0]} output features is no multiple of {block}")
         return {"parts": [self._linear(part) for part in product.parts], "count": len(product.parts)}
@@ -106,12 +103,12 @@ class Packing:
         size = _strip_size(self._library, weight)
         if not size:
             raise ValueError(f"there is no compiled code for {weight.format} and {k} input features")
-        packed = self._packed(size * -(-n // _STRIP))
-        at_once = max(_CODES_AT_ONCE // k // _STRIP, 1) * _STRIP
+        packed = self._packed(size * -(-n // STRIP))
+        at_once = max(_CODES_AT_ONCE // k // STRIP, 1) * STRIP
         with ThreadPoolExecutor(self._threads) as pool:
             list(pool.map(lambda first: self._pack(packed, weight, first, at_once, size), range(0, n, at_once)))
         form = _fields(weight.format)
-        return {"weight": self._keep(packed), "kind": _NUMBERS["OUTRIDER_CODES"], "n": n, "k": k, "format": form}
+        return {"weight": self._keep(packed), "kind": _number("weight_kind", "CODES"), "n": n, "k": k, "format": form}
 
     def _packed(self, size: int) -> Tensor:
         self.read += size
@@ -119,7 +116,7 @@ class Packing:
 
     def _pack(self, packed: Tensor, weight: QuantizedWeight, first: int, count: int, size: int) -> None:
         rows = torch.arange(first, min(first + count, weight.shape[0]))
-        to, form = data_pointer(packed[first // _STRIP * size :]), _fields(weight.format)
+        to, form = data_pointer(packed[first // STRIP * size :]), _fields(weight.format)
         if (blocks := blocks_of(weight, rows)) is not None:
             return self._pack_blocks(to, blocks, weight.shape[1], form)
         codes = weight.codes(rows)
@@ -135,7 +132,7 @@ class Packing:
         if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < len(data):
             raise IndexError(f"rows {int(rows.min())} to {int(rows.max())} of a weight of {len(data)}")
         pointers = _pointer("uint8_t *", data), _pointer("int64_t *", rows)
-        fields = (*pointers, len(rows), k, _BLOCK_KINDS[f"OUTRIDER_{blocks.kind}"], form)
+        fields = (*pointers, len(rows), k, _number("block_kind", blocks.kind), form)
         self._functions.outrider_pack_blocks(to, ffi.new("outrider_blocks *", fields))
 
     def _keep(self, tensor: Tensor) -> Any:
@@ -147,7 +144,13 @@ class Packing:
 def _kind(weight: Tensor) -> int:
     if weight.dtype not in _KINDS:
         raise ValueError(f"there is no compiled code for weights in {weight.dtype}")
-    return _NUMBERS[_KINDS[weight.dtype]]
+    return _number("weight_kind", _KINDS[weight.dtype])
+
+
+def _number(enumeration: str, name: str) -> int:
+    """A number of one of the header's enumerations; all names without their prefix."""
+    number: int = ffi.typeof(f"outrider_{enumeration}").relements[f"OUTRIDER_{name}"]
+    return number
 
 
 def _pointer(kind: str, tensor: Tensor | None) -> Any:

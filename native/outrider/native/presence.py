@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 from outrider.native import compiler
@@ -27,15 +28,14 @@ def absence() -> str | None:
         return "it is written for x86-64"
     if not levels:
         return "this CPU has no AVX2"
-    if any(path_of(level).exists() for level in levels):
-        return None
-    if not in_checkout():
-        return "the wheel was built without a C++ compiler"
-    try:
-        compiler.compiler()
-    except CompilerError:
-        return "its sources are not compiled as they stand, and there is no C++ compiler"
-    return None
+    if not any(path_of(level).exists() for level in levels):
+        if not in_checkout():
+            return "the wheel was built without a C++ compiler"
+        try:
+            compiler.compiler()
+        except CompilerError:
+            return "its sources are not compiled as they stand, and there is no C++ compiler"
+    return None if find_spec("cffi") else "cffi, which loads it, is not installed"
 
 
 def notice() -> str | None:
@@ -45,7 +45,8 @@ def notice() -> str | None:
         LevelError: ``OUTRIDER_NATIVE_LEVEL`` is wrong.
     """
     if (why := absence()) is not None:
-        remedy = " Install g++ and reinstall." if "compiler" in why else ""
+        remedies = {"compiler": " Install g++ and reinstall.", "cffi": " Try pip install 'outrider[engine]'."}
+        remedy = next((remedies[cause] for cause in remedies if cause in why), "")
         return f"No compiled code: {why}; {_LOSS}.{remedy}"
     if in_checkout() and not path_of(supported_levels()[0]).exists():
         return "The C++ is not compiled as it stands: the first process that decodes compiles it, for some 15 seconds."

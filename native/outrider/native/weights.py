@@ -18,6 +18,8 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 MOST_PARTS = 3
 DENSE_BLOCK = 64
 """Output features of a block of a weight that is not in codes."""
+STRIP = 16
+"""Output features of a strip of a weight in codes."""
 
 
 @dataclass(frozen=True, slots=True)

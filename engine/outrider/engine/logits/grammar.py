@@ -99,7 +99,7 @@ class Grammars:
         try:
             import llguidance  # noqa: F401
         except ImportError:
-            raise refusal("needs llguidance, which is not installed") from None
+            raise refusal("needs llguidance, which is not installed: pip install 'outrider[engine]'") from None
 
     def _compile(self, source: GrammarText, llg_definition: str | None, tenant: str) -> Grammar:
         self.check(source)

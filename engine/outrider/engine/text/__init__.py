@@ -1,6 +1,6 @@
 """Text in and out of a model: tokenizers, chat templates, incremental decoding, stop strings.
 
-Imports only ``tokenizers`` and ``jinja2``, so that services without a model can use this package.
+Needs only ``tokenizers``, and ``jinja2`` for chats, so that services without a model can use this package.
 """
 
 from outrider.engine.text.errors import TextError

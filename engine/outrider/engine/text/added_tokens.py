@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
-import tokenizers
 from outrider.engine.text.errors import TextError
 from outrider.engine.text.files import read_json, special_names
+
+if TYPE_CHECKING:
+    import tokenizers
 
 _FLAGS = ("single_word", "lstrip", "rstrip", "special")
 _DECODER = "added_tokens_decoder"
@@ -67,7 +69,7 @@ def completed(definition: bytes, loaded: tokenizers.Tokenizer, declared: Declare
     }
     if not lacking:
         return None
-    document = msgspec.json.decode(definition)
+    document = json.loads(definition)
     vocabulary = document["model"]["vocab"]
     ids = loaded.get_vocab(with_added_tokens=True)
     texts = {number: text for text, number in ids.items()}
@@ -80,7 +82,8 @@ def completed(definition: bytes, loaded: tokenizers.Tokenizer, declared: Declare
             vocabulary[content] = number  # else the library gives the token the next id
         texts[number], ids[content] = content, number
         added[number] = {"id": number, **token}
-    return msgspec.json.encode({**document, "added_tokens": [added[number] for number in sorted(added)]})
+    whole = {**document, "added_tokens": [added[number] for number in sorted(added)]}
+    return json.dumps(whole, ensure_ascii=False).encode()
 
 
 def _is_same(token: Mapping[str, Any], known: tokenizers.AddedToken) -> bool:

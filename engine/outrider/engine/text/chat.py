@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from outrider.engine.needs import need
 from outrider.engine.text.errors import TextError
 from outrider.engine.text.messages import Form, normal_messages
-from outrider.engine.text.template import ChatTemplate
 
 _MARKS = (range(0xFDD0, 0xFDF0), range(0xF0000, 0x110000))
 """Code points that are rarely or never exchanged: noncharacters, and the planes for private use."""
@@ -36,6 +36,9 @@ class Chat:
     """
 
     def __init__(self, source: str, names: Mapping[str, str], special_tokens: Collection[str]) -> None:
+        need("jinja2", "chat templates")
+        from outrider.engine.text.template import ChatTemplate
+
         self._template = ChatTemplate(source, names)
         self._form = Form.of(source, lambda messages: self._template.render(messages, None, False))
         longest_first = sorted(filter(None, special_tokens), key=len, reverse=True)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING
 
-import tokenizers
+from outrider.engine.needs import need
+
+if TYPE_CHECKING:
+    import tokenizers
 
 _ALWAYS = frozenset(
     {
@@ -49,5 +53,6 @@ def mark_special(loaded: tokenizers.Tokenizer, listed: Sequence[str], templates:
     special = special_tokens(loaded)
     ends = end_names(loaded.get_vocab(with_added_tokens=True), special, templates)
     lacking = [name for name in dict.fromkeys([*listed, *ends]) if name not in special]
-    loaded.add_special_tokens([tokenizers.AddedToken(name, normalized=False, special=True) for name in lacking])
+    make = need("tokenizers", "texts of models").AddedToken
+    loaded.add_special_tokens([make(name, normalized=False, special=True) for name in lacking])
     return ends

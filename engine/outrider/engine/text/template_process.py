@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from outrider.engine.errors import MissingPackage
 from outrider.engine.limited_work import Line, cpu_limit, limit_memory
 from outrider.engine.text.chat import Chat
 from outrider.engine.text.errors import TextError
@@ -33,7 +34,7 @@ def main(fd: int, nice: int, memory: int) -> None:
     try:
         with cpu_limit(CPU_S):
             chat = Chat(first["source"], first["names"], first["special_tokens"])
-    except TextError as error:
+    except (TextError, MissingPackage) as error:
         return line.answer({"refused": str(error)})
     except MemoryError:
         return line.answer({"refused": f"{too_much} to compile"})

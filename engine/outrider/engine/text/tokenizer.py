@@ -8,11 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-import msgspec
-import tokenizers
 from outrider.engine.models.gguf.header import is_gguf
+from outrider.engine.needs import need
 from outrider.engine.text import files, pieces
 from outrider.engine.text.added_tokens import Declared, completed, declared_tokens, special_texts
 from outrider.engine.text.calls import call_format_of
@@ -21,6 +20,9 @@ from outrider.engine.text.ends import mark_special, special_tokens
 from outrider.engine.text.errors import TextError
 from outrider.engine.text.gguf_text import gguf_text
 from outrider.engine.text.rendering import Renderings
+
+if TYPE_CHECKING:
+    import tokenizers
 
 
 class Tokenizer:
@@ -121,7 +123,8 @@ class Tokenizer:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 (hexadecimal) over the sorted (token, id) pairs, added tokens included."""
-        return hashlib.sha256(msgspec.json.encode(sorted(self._vocabulary.items()))).hexdigest()
+        pairs = json.dumps(sorted(self._vocabulary.items()), ensure_ascii=False, separators=(",", ":"))
+        return hashlib.sha256(pairs.encode()).hexdigest()
 
     def added_token(self, text: str) -> int | None:
         """Id of the added token with exactly this text; None without one."""
@@ -263,8 +266,9 @@ class Tokenizer:
 
 
 def _load(definition: bytes) -> tokenizers.Tokenizer:
+    library = need("tokenizers", "texts of models")
     try:
-        loaded = tokenizers.Tokenizer.from_buffer(definition)
+        loaded: tokenizers.Tokenizer = library.Tokenizer.from_buffer(definition)
     except BaseException as error:
         if (
             not isinstance(error, Exception) and type(error).__name__ != "PanicException"
@@ -278,7 +282,7 @@ def _load(definition: bytes) -> tokenizers.Tokenizer:
 
 def _plain(parsing: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
     """A tokenizer that takes names of special tokens as plain text. It shares the vocabulary with ``parsing``."""
-    plain = tokenizers.Tokenizer(parsing.model)
+    plain = type(parsing)(parsing.model)
     for name in ("normalizer", "pre_tokenizer", "post_processor", "decoder"):
         if (part := getattr(parsing, name)) is not None:
             setattr(plain, name, part)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import msgspec
 from outrider.engine.errors import ModelError
 from outrider.engine.models.gguf.metadata import FLOAT32, Metadata
 from outrider.engine.models.gguf.splits import SPLITS
@@ -25,15 +25,14 @@ def tokenizer_definition(metadata: Metadata, vocabulary: Vocabulary) -> bytes:
     """
     make = _byte_level if vocabulary.model == "gpt2" else _sentence_piece
     texts = _texts(vocabulary)
-    return msgspec.json.encode(
-        {
-            "version": "1.0",
-            "truncation": None,
-            "padding": None,
-            "added_tokens": _added_tokens(vocabulary, texts),
-            **make(metadata, vocabulary, _ids(metadata, texts)),
-        }
-    )
+    definition = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": _added_tokens(vocabulary, texts),
+        **make(metadata, vocabulary, _ids(metadata, texts)),
+    }
+    return json.dumps(definition, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _texts(vocabulary: Vocabulary) -> Sequence[str]:
