@@ -11,14 +11,15 @@ import pytest
 from outrider.engine import RequestError, SamplingParams
 from outrider.engine.requests import parameters
 from outrider.wire.bounds import OutOfBounds, read
-from outrider.wire.sampling import Guessing, SamplingParameters, Speculation
+from outrider.wire.sampling import Guessing, Speculation
+from outrider.wire.sampling import SamplingParams as WireParams
 
 INT32 = 2**31 - 1
 INTEGERS = (True, "1", 0.5)
 NUMBERS = (-math.inf, math.nan, math.inf, True, "1", None)
 VALUES: dict[str, list[Any]] = {
     "temperature": [-1e-9, 0, 0.0, 100, 100.1, *NUMBERS],
-    "top_p": [0, 1e-9, 1, 1.0001, *NUMBERS[:-1]],
+    "top_p": [0, 1e-9, 1, 1.0001, *NUMBERS],
     "top_k": [-1, 0, INT32, INT32 + 1, *INTEGERS],
     "min_p": [-1e-9, 0, 1, 1.0001, *NUMBERS],
     "stop_token_ids": [[], [0], [-1], [INT32], [INT32 + 1], [1] * 64, [1] * 65, ["a"], "a", 1, None],
@@ -47,7 +48,7 @@ GRAMMARS = {"json_schema", "regex", "choice", "grammar"}
 
 
 def wire_takes(name: str, value: Any) -> bool:
-    kind: type[msgspec.Struct] = Speculation if name in Speculation.__struct_fields__ else SamplingParameters
+    kind: type[msgspec.Struct] = Speculation if name in Speculation.__struct_fields__ else WireParams
     try:
         read(kind, {name: value})
     except OutOfBounds:
@@ -71,7 +72,7 @@ def test_the_library_takes_what_the_wire_takes(name: str) -> None:
 
 
 def test_every_parameter_of_the_wire_has_values_here() -> None:
-    wire = {*SamplingParameters.__struct_fields__, *Guessing.__struct_fields__, "return_drafts"}
+    wire = {*WireParams.__struct_fields__, *Guessing.__struct_fields__, "return_drafts"}
     assert VALUES.keys() == wire - {"grammar"}
     own = {field.name for field in fields(SamplingParams)}
     assert own == VALUES.keys() | GRAMMARS | {"speculation"}
@@ -79,7 +80,7 @@ def test_every_parameter_of_the_wire_has_values_here() -> None:
 
 
 def test_what_is_unset_is_the_default_of_the_wire() -> None:
-    made, default = SamplingParams().for_engine(0, lambda words: []), SamplingParameters()
+    made, default = SamplingParams().for_engine(0, lambda words: []), WireParams()
     for field in fields(parameters.SamplingParams):
         assert getattr(made, field.name) == (
             getattr(default, field.name) or getattr(parameters.SamplingParams(), field.name)
