@@ -37,7 +37,7 @@ def ours(directory: Path, ids: list[list[int]], most: int) -> list[list[int]]:
     engine = build_engine(model, tokenizer, scheduler, [drafter])
     eos = frozenset(tokenizer.eos_token_ids)
     for index, prompt in enumerate(ids):
-        engine.submit(Request(str(index), "t", prompt, Sampling(), most, stop_ids=eos))
+        engine.submit(Request(str(index), "t", prompt, Sampling(0.0), most, stop_ids=eos))
     said: dict[str, list[int]] = {str(index): [] for index in range(len(ids))}
     while engine.busy:
         for request, frame in engine.step().outputs:

@@ -35,7 +35,7 @@ def test_a_prompt_of_many_rounds_is_read_to_its_end_without_another_word(directo
         first.set()
 
     thread = DrafterThread(made, deliver, failures.append)
-    thread.post(lambda drafter: drafter.open(1, Opening([7] * 100, Sampling(), 31)))
+    thread.post(lambda drafter: drafter.open(1, Opening([7] * 100, Sampling(0.0), 31)))
     thread.start()
     assert first.wait(30)
     thread.stop()

@@ -200,7 +200,7 @@ async def test_sessions_of_a_drafter_that_is_left_alone_rest_and_go_on_from_what
     async with asyncio.timeout(60):
         while drafting.drafters != {"model", "suffix"}:
             await asyncio.sleep(0.02)
-    opening = Opening([1, 2, 3], Sampling(), 31)
+    opening = Opening([1, 2, 3], Sampling(0.0), 31)
     elsewhere = opened(4, opening, residency=frozenset({"eu"}))
     suffix_only = opened(2, opening, "suffix")
     drafting.send(Outcome(opened=[elsewhere, opened(1, opening), suffix_only]))
@@ -237,7 +237,7 @@ async def test_a_link_with_too_many_unsent_commits_is_replaced(
         drafting = RemoteDrafting("tester", vocabulary, registry, Tasks(), lambda trees, _: None, joined=joined.append)
         drafting.start()
         await eventually(lambda: joined.count("random") == 1)
-        opening = Opening([1, 2, 3], Sampling(), 31)
+        opening = Opening([1, 2, 3], Sampling(0.0), 31)
         drafting.send(Outcome(opened=[opened(1, opening, "random")]))
         drafting.send(Outcome(committed=[CommittedTokens(1, 3 + place, [5]) for place in range(4001)]))
         await eventually(lambda: joined.count("random") == 2)

@@ -28,7 +28,7 @@ class Sampling:
         seed: 0 to 2**64 - 1; fixes the dice.
     """
 
-    temperature: float = 0.0
+    temperature: float
     truncation: Truncation = field(default_factory=Truncation)
     seed: int = 0
 

@@ -53,11 +53,11 @@ class Drawing(NamedTuple):
         min_p: of the likeliest token's probability, what others need to be kept.
     """
 
-    seed: int = 0
-    temperature: float = 0.0
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
+    seed: int
+    temperature: float
+    top_k: int
+    top_p: float
+    min_p: float
 
 
 class DraftRun(NamedTuple):

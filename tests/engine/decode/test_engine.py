@@ -82,7 +82,7 @@ def test_requests_cancelled_at_any_moment_leave_no_page_behind(make_engine: Make
 
 def test_the_last_frame_tells_the_end_and_the_cost(make_engine: MakeEngine) -> None:
     engine = make_engine(VOCABULARY, [EverythingDrafter(VOCABULARY, 1)])
-    frames = run(engine, [Request("r", "t", [1, 2, 3], Sampling(), 9)])["r"]
+    frames = run(engine, [Request("r", "t", [1, 2, 3], Sampling(0.0), 9)])["r"]
     assert [frame.finish for frame in frames[:-1]] == [None] * (len(frames) - 1)
     last = frames[-1]
     assert last.finish is Finish.LENGTH
@@ -125,11 +125,11 @@ def test_an_answer_ends_at_the_context_limit(make_engine: MakeEngine) -> None:
 def test_a_common_prefix_is_computed_once(make_engine: MakeEngine) -> None:
     engine = make_engine(VOCABULARY)
     prompt = list(range(40))
-    run(engine, [Request("a", "t", prompt, Sampling(), 1)])
-    frames = run(engine, [Request("b", "t", prompt, Sampling(), 1)])["b"]
+    run(engine, [Request("a", "t", prompt, Sampling(0.0), 1)])
+    frames = run(engine, [Request("b", "t", prompt, Sampling(0.0), 1)])["b"]
     assert frames[-1].usage is not None
     assert frames[-1].usage.cached_tokens == 32
-    other = run(engine, [Request("c", "another", prompt, Sampling(), 1)])["c"]
+    other = run(engine, [Request("c", "another", prompt, Sampling(0.0), 1)])["c"]
     assert other[-1].usage is not None
     assert other[-1].usage.cached_tokens == 0
 
@@ -173,7 +173,7 @@ class Broken:
 
 def poison(name: str) -> Request:
     """A request that makes every step fail."""
-    return Request(name, "t", [1, 2, 3], Sampling(), 24, grammar=Broken())  # type: ignore[arg-type]
+    return Request(name, "t", [1, 2, 3], Sampling(0.0), 24, grammar=Broken())  # type: ignore[arg-type]
 
 
 def test_a_request_that_breaks_a_step_ends_and_harms_no_other(
@@ -270,7 +270,7 @@ def test_a_drafter_is_asked_only_while_somebody_wants_its_guesses(make_engine: M
     engine = make_engine(50, [drafter])
     for name, asked in (("before", False), ("everything", True), ("after", False)):
         so_far = drafter.asked
-        run(engine, [Request(name, "t", [1, 2, 3], Sampling(), 8, speculation=Speculation(drafters=(name,)))])
+        run(engine, [Request(name, "t", [1, 2, 3], Sampling(0.0), 8, speculation=Speculation(drafters=(name,)))])
         assert (drafter.asked > so_far) == asked
 
 

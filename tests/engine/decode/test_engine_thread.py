@@ -60,7 +60,7 @@ def test_drafters_elsewhere_hear_of_a_request_before_the_target_reads_its_prompt
     inbox = Inbox()
     engine = make_engine()
     thread = EngineThread(engine, inbox, deliver, failures.append)
-    inbox.call(lambda: engine.submit(Request("r", "t", [1, 2, 3], Sampling(), 4)))
+    inbox.call(lambda: engine.submit(Request("r", "t", [1, 2, 3], Sampling(0.0), 4)))
     thread.start()
     assert ended.wait(30)
     thread.stop()

@@ -229,7 +229,7 @@ def test_an_edited_request_goes_on_elsewhere_with_the_same_tokens_and_likelihood
 def test_an_answer_is_greedy_transformers_with_a_repetition_penalty(make_engine: MakeEngine) -> None:
     engine = make_engine(50)
     penalty = SamplingParams(repetition_penalty=1.7)
-    said = tokens(run(engine, [Request("r", "t", [4, 7, 4], Sampling(), 20, parameters=penalty)])["r"])
+    said = tokens(run(engine, [Request("r", "t", [4, 7, 4], Sampling(0.0), 20, parameters=penalty)])["r"])
     model, history = engine.runner.model, [4, 7, 4]
     for token in said:
         with torch.inference_mode():
@@ -279,7 +279,7 @@ def test_bans_that_leave_nothing_end_the_request_with_a_reason(make_engine: Make
 
 def test_likelihoods_are_the_targets_own_of_prompt_and_answer(make_engine: MakeEngine) -> None:
     prompt, engine = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3], make_engine(50, [EverythingDrafter(50, 1)], prefill_rows=4)
-    run(engine, [Request("warm", "t", prompt, Sampling(), 4)])
+    run(engine, [Request("warm", "t", prompt, Sampling(0.0), 4)])
     parameters = SamplingParams(
         repetition_penalty=2.0, frequency_penalty=1.0, presence_penalty=1.0, logit_bias={3: 5.0}, logprobs=4, echo=True
     )
@@ -305,7 +305,7 @@ def test_likelihoods_are_the_targets_own_of_prompt_and_answer(make_engine: MakeE
 def test_a_prompt_may_be_scored_without_an_answer(make_engine: MakeEngine) -> None:
     for prompt in ([7], [7, 8, 9]):
         scored = SamplingParams(logprobs=0, echo=True)
-        frames = run(make_engine(50), [Request("r", "t", prompt, Sampling(), 0, parameters=scored)])["r"]
+        frames = run(make_engine(50), [Request("r", "t", prompt, Sampling(0.0), 0, parameters=scored)])["r"]
         ids, likely, finish = outcome_of(frames)
         assert (ids, finish) == (prompt, Finish.LENGTH)
         assert isinstance(likely, list)
@@ -333,7 +333,7 @@ def test_repetition_and_bad_words_are_those_of_transformers() -> None:
     banned = NoBadWordsLogitsProcessor([list(word) for word in words], eos_token_id=None)
     for row, path in enumerate(([], [3], [9])):
         ids = torch.tensor([prompt + answer + path])
-        asked = draws([(Sampling(), range(3))], penalties=batch.penalties(3, logits.device))
+        asked = draws([(Sampling(0.0), range(3))], penalties=batch.penalties(3, logits.device))
         assert torch.equal(edited_logits(logits, asked)[row], banned(ids, penalty(ids, logits[row : row + 1]))[0])
 
 

@@ -9,7 +9,7 @@ from outrider.engine.scheduling.waiting_queue import WaitingQueue
 
 
 def sequence(number: int, tenant: str = "t", priority: int = 0) -> Sequence:
-    return Sequence.start(Request(f"r{number}", tenant, [1], Sampling(), 8, priority=priority), number, None)
+    return Sequence.start(Request(f"r{number}", tenant, [1], Sampling(0.0), 8, priority=priority), number, None)
 
 
 def order(waiting: WaitingQueue, now: float = 0.0) -> list[int]:

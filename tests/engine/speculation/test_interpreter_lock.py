@@ -15,6 +15,7 @@ from outrider.native.drafts import DraftShape, Drawing, NativeDrafts
 from outrider.native.library import NativeUnavailable, library
 
 PROMPT = 1500
+GREEDY = Drawing(seed=0, temperature=0.0, top_k=0, top_p=1.0, min_p=0.0)
 
 
 class Counter(threading.Thread):
@@ -69,7 +70,7 @@ def test_reading_a_prompt_releases_the_interpreter_s_lock_and_growing_a_tree_doe
 ) -> None:
     beside_prompts, beside_trees = [], []
     for attempt in range(10):
-        drafts.open(1, [attempt + 3] * PROMPT, 8, Drawing())
+        drafts.open(1, [attempt + 3] * PROMPT, 8, GREEDY)
         beside_prompts.append(counted(drafts, counter))
         drafts.commit(1, PROMPT, [5])
         beside_trees.append(counted(drafts, counter))
@@ -80,7 +81,7 @@ def test_reading_a_prompt_releases_the_interpreter_s_lock_and_growing_a_tree_doe
 
 def test_drafts_of_many_sequences_release_the_interpreter_s_lock(drafts: NativeDrafts, counter: Counter) -> None:
     for number in range(16):
-        drafts.open(number, [number + 3] * 40, 8, Drawing())
+        drafts.open(number, [number + 3] * 40, 8, GREEDY)
     CompiledTrees(drafts).draft(rounds=1, most=8)
     beside = []
     for length in range(40, 90):

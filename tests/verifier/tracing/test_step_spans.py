@@ -22,7 +22,7 @@ def test_a_step_has_one_number_in_the_traces_of_all_its_requests_and_spans_of_th
     engine = make_engine(VOCABULARY, telemetry=StepTelemetry())
     traces = {name: RequestTrace(begun_span(name).get_span_context()) for name in ("a", "b")}
     for name in ("a", "b", "untraced"):
-        engine.submit(Request(name, "t", [1, 2, 3], Sampling(), 4, trace=traces.get(name)))
+        engine.submit(Request(name, "t", [1, 2, 3], Sampling(0.0), 4, trace=traces.get(name)))
     for trace in traces.values():
         trace.begin()
     told = [engine.step().spans or {} for _ in range(4)]
@@ -38,5 +38,5 @@ def test_a_step_has_one_number_in_the_traces_of_all_its_requests_and_spans_of_th
 
 def test_without_tracing_a_step_tells_of_no_spans(make_engine: MakeEngine) -> None:
     engine = make_engine(VOCABULARY, telemetry=StepTelemetry())
-    engine.submit(Request("a", "t", [1, 2, 3], Sampling(), 2))
+    engine.submit(Request("a", "t", [1, 2, 3], Sampling(0.0), 2))
     assert [engine.step().spans, engine.step().spans] == [None, None]

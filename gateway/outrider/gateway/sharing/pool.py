@@ -80,7 +80,7 @@ def answer_key(job: Job) -> bytes:
     """
     sampling = SamplingParams()
     sampling.CopyFrom(job.sampling)
-    if not sampling.temperature:
+    if sampling.HasField("temperature") and not sampling.temperature:
         sampling.seed = 0
     parts = (
         job.caller.tenant.encode(),

@@ -237,7 +237,7 @@ def test_guesses_that_were_not_drawn_are_not_used_and_counted(make_engine: MakeE
         engine.step()
     assert bought_guesses(engine)["everything"] == 0
     assert engine.tally.guesses.unusable["everything"] > 3
-    engine.submit(Request("cold", "t", PROMPT, Sampling(), max_tokens=12))
+    engine.submit(Request("cold", "t", PROMPT, Sampling(0.0), max_tokens=12))
     while engine.busy:
         engine.step()
     assert accepted_guesses(engine)["everything"] > 3

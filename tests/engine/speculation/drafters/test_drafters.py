@@ -26,7 +26,7 @@ def test_trees_hang_from_the_current_end_and_hold_known_ids(make: Make) -> None:
     drafter, dice = make(DrafterContext("v", 5, 1000)), random.Random(1)
     lengths = dict.fromkeys(range(3), 20)
     for session in lengths:
-        drafter.open(session, Opening([dice.randrange(5) for _ in range(20)], Sampling(), 31))
+        drafter.open(session, Opening([dice.randrange(5) for _ in range(20)], Sampling(0.0), 31))
     made = 0
     for _ in range(30):
         for session, tree in drafter.draft():
@@ -43,7 +43,7 @@ def test_trees_hang_from_the_current_end_and_hold_known_ids(make: Make) -> None:
 
 def test_a_closed_or_unknown_session_is_silent(make: Make) -> None:
     drafter = make(DrafterContext("v", 5, 1000))
-    drafter.open(1, Opening([1, 2, 1, 2, 1], Sampling(), 31))
+    drafter.open(1, Opening([1, 2, 1, 2, 1], Sampling(0.0), 31))
     drafter.close(1)
     drafter.commit(1, 5, [2])
     drafter.commit(7, 3, [2])
@@ -58,7 +58,7 @@ def test_an_unknown_option_is_refused(make: Make) -> None:
 
 def test_ngram_copies_the_tokens_after_the_last_occurrence() -> None:
     drafter = NgramDrafter(DrafterContext("v", 100, 1000))
-    drafter.open(1, Opening([1, 2, 3, 4, 5, 9, 2, 3], Sampling(), 31))
+    drafter.open(1, Opening([1, 2, 3, 4, 5, 9, 2, 3], Sampling(0.0), 31))
     [(session, tree)] = drafter.draft()
     assert (session, list(tree.tokens)) == (1, [4, 5, 9, 2, 3])
     drafter.commit(1, 8, [4])
@@ -70,7 +70,7 @@ def test_ngram_copies_the_tokens_after_the_last_occurrence() -> None:
 
 def test_ngram_is_as_sure_as_the_match_before_each_guess_is_long() -> None:
     drafter = NgramDrafter(DrafterContext("v", 100, 1000))
-    drafter.open(1, Opening([9, 1, 2, 3, 4, 5, 8, 1, 2, 3], Sampling(), 31))
+    drafter.open(1, Opening([9, 1, 2, 3, 4, 5, 8, 1, 2, 3], Sampling(0.0), 31))
     [(_, tree)] = drafter.draft()
     assert list(tree.tokens)[:3] == [4, 5, 8]
     assert tree.confidences[:3] == pytest.approx([1 - 1 / 3, 1 - 1 / 4, 1 - 1 / 5])
@@ -79,7 +79,7 @@ def test_ngram_is_as_sure_as_the_match_before_each_guess_is_long() -> None:
 @given(st.lists(st.lists(st.integers(0, 2), max_size=7), min_size=1, max_size=8))
 def test_ngram_finds_the_latest_place_of_the_longest_run(parts: list[list[int]]) -> None:
     drafter, tokens = NgramDrafter(DrafterContext("v", 3, 1000, options={"most": 3})), [0, *parts[0]]
-    drafter.open(1, Opening(tokens, Sampling(), 31))
+    drafter.open(1, Opening(tokens, Sampling(0.0), 31))
     for part in parts[1:]:
         _check_ngram(drafter.draft(), tokens)
         drafter.commit(1, len(tokens), part)

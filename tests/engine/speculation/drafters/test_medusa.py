@@ -104,7 +104,7 @@ def test_a_published_checkpoint_guesses_as_the_trained_modules(target: LlamaMode
     (tmp_path / "config.json").write_text(json.dumps(config))
     torch.save(trained.state_dict(), tmp_path / "medusa_lm_head.pt")
     made, hidden = drafter(tmp_path, target, children=1), torch.randn(HIDDEN)
-    made.open(1, Opening([1, 2, 3], Sampling(), 63))
+    made.open(1, Opening([1, 2, 3], Sampling(0.0), 63))
     made.see(1, hidden)
     [(_, tree)] = made.draft()
     assert tree.tokens == [int(head(hidden).argmax()) for head in trained]
@@ -171,7 +171,7 @@ def best_path(tree: DraftTree) -> list[int]:
     return path
 
 
-@pytest.mark.parametrize("sampling", [Sampling(), Sampling(600.0, Truncation(top_k=20), 77)])
+@pytest.mark.parametrize("sampling", [Sampling(0.0), Sampling(600.0, Truncation(top_k=20), 77)])
 def test_each_head_guesses_by_the_dice_of_its_position(target: LlamaModel, tmp_path: Path, sampling: Sampling) -> None:
     tensors, hidden = published(), torch.randn(HIDDEN, generator=torch.Generator().manual_seed(5))
     made = drafter(save(tmp_path, tensors), target, nodes=20)

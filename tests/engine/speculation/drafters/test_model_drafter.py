@@ -25,7 +25,7 @@ from tests.kernels.choosing import kernels
 from tests.toy_model import save_toy
 
 VOCABULARY = 150
-GREEDY, WARM = Sampling(), Sampling(1.0, Truncation(top_k=20), 5)
+GREEDY, WARM = Sampling(0.0), Sampling(1.0, Truncation(top_k=20), 5)
 
 
 @pytest.fixture(scope="module")

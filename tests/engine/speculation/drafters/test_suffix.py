@@ -102,7 +102,7 @@ def drafter(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def opening(tokens: Sequence[int], tenant: str = "t", prompt: int = 0) -> Opening:
-    return Opening(tokens, Sampling(), 31, tenant, prompt)
+    return Opening(tokens, Sampling(0.0), 31, tenant, prompt)
 
 
 def paths(tree: DraftTree) -> set[tuple[int, ...]]:
@@ -229,11 +229,11 @@ def test_answers_are_forgotten_after_two_calls_without_a_session_of_their_tenant
     drafter = SuffixDrafter(DrafterContext("", 100, 4096))
 
     def guesses(tenant: str) -> int:
-        drafter.open(9, Opening([7, 8, 9], Sampling(), 16, tenant, 3))
+        drafter.open(9, Opening([7, 8, 9], Sampling(0.0), 16, tenant, 3))
         found = sum(len(tree.tokens) for _, tree in drafter.draft())
         return found
 
-    drafter.open(1, Opening([7, 8, 9, 10, 11, 12], Sampling(), 16, "t", 0))
+    drafter.open(1, Opening([7, 8, 9, 10, 11, 12], Sampling(0.0), 16, "t", 0))
     drafter.close(1)
     drafter.draft()
     drafter.expire()

@@ -55,7 +55,7 @@ def trees(target: Path, draft: Path, sampling: Sampling, **options: object) -> D
     return last[1]
 
 
-@pytest.mark.parametrize("sampling", [Sampling(), Sampling(1.0, Truncation(top_k=20), 5)])
+@pytest.mark.parametrize("sampling", [Sampling(0.0), Sampling(1.0, Truncation(top_k=20), 5)])
 def test_renamed_tokens_make_no_difference(
     target: Path, renamed: Path, table: list[int], tmp_path: Path, sampling: Sampling
 ) -> None:
@@ -69,7 +69,7 @@ def test_renamed_tokens_make_no_difference(
 
 def test_another_vocabulary_without_a_table_is_refused(target: Path, renamed: Path) -> None:
     with pytest.raises(DrafterError, match=r"is not the target's .*; the option vocabulary_map can say"):
-        trees(target, renamed, Sampling())
+        trees(target, renamed, Sampling(0.0))
 
 
 def test_tokens_that_the_drafter_lacks_are_never_guessed() -> None:

@@ -66,7 +66,7 @@ def test_drafters_are_made_with_their_options(toy: LlamaModel) -> None:
     settings = EngineSettings(model="/toy", drafters=["suffix", "ngram"], options={"suffix": {"nodes": 3}})
     suffix, ngram = make_drafters(settings, "v", toy)
     assert (suffix.name, ngram.name) == ("suffix", "ngram")
-    suffix.open(1, Opening([1, 2, 3, 4, 5, 6] * 2, Sampling(), 9))
+    suffix.open(1, Opening([1, 2, 3, 4, 5, 6] * 2, Sampling(0.0), 9))
     assert [len(tree.tokens) for _, tree in suffix.draft()] == [3]
 
 
@@ -76,7 +76,7 @@ def test_the_shipped_target_has_the_shipped_heads_and_draft() -> None:
     settings = EngineSettings(dtype="float32", drafters=["medusa", "model"], options={"medusa": {"nodes": 8}})
     medusa, draft = make_drafters(settings, vocabulary, model)
     assert medusa.heads.count == 4
-    draft.open(1, Opening([1, 2, 3], Sampling(), 9))
+    draft.open(1, Opening([1, 2, 3], Sampling(0.0), 9))
     assert draft.draft()[0][1].parents.count(-1) > 1
 
 

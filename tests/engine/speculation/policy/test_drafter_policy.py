@@ -222,7 +222,7 @@ def test_a_dear_drafter_is_paused_that_guesses_what_a_cheap_one_does(timed: Make
 def test_a_drafter_is_not_judged_by_requests_that_do_not_admit_it(timed: MakeEngine, clock: Clock) -> None:
     slow = Slow(clock, right=False)
     engine = timed([slow])
-    engine.submit(Request("a", "t", [1, 2, 3], Sampling(), 200, speculation=Speculation(drafters=("another",))))
+    engine.submit(Request("a", "t", [1, 2, 3], Sampling(0.0), 200, speculation=Speculation(drafters=("another",))))
     while engine.busy:
         engine.step()
     assert not engine.guessing.paused
@@ -232,7 +232,7 @@ def test_a_drafter_is_not_judged_by_requests_that_do_not_admit_it(timed: MakeEng
 def test_drafters_are_told_whose_request_it_is_and_where_its_prompt_ends(timed: MakeEngine, clock: Clock) -> None:
     slow = Slow(clock, right=True)
     engine = timed([slow])
-    engine.submit(Request("a", "red", [1, 2, 3], Sampling(), 6, emitted=[4, 5]))
+    engine.submit(Request("a", "red", [1, 2, 3], Sampling(0.0), 6, emitted=[4, 5]))
     [opening] = slow.openings
     assert (list(opening.tokens), opening.tenant, opening.prompt) == ([1, 2, 3, 4, 5], "red", 3)
 

@@ -163,9 +163,9 @@ def test_an_engine_has_a_dear_drafter_leave_out_the_sequences_that_need_no_more_
 def test_a_drafter_that_is_not_asked_after_its_pause_misses_nothing() -> None:
     dear = Dear(3, 1)
     own = LocalDrafter(dear, SequenceChoice(0.0))
-    running = {n: sequence.Sequence.start(Request(str(n), "t", [1], Sampling(), 9), n, None) for n in (0, 1)}
+    running = {n: sequence.Sequence.start(Request(str(n), "t", [1], Sampling(0.0), 9), n, None) for n in (0, 1)}
     for number in running:
-        own.open(number, Opening([1], Sampling(), 9))
+        own.open(number, Opening([1], Sampling(0.0), 9))
     for paused, asked in ((True, []), (False, []), (False, [1]), (False, [0, 1])):
         own.paused = paused
         if asked:
@@ -180,8 +180,8 @@ def test_a_drafter_that_is_not_asked_after_its_pause_misses_nothing() -> None:
 def test_a_prompt_counts_as_read_once_the_drafter_was_asked() -> None:
     own = LocalDrafter(Dear(3, 1), SequenceChoice(1.0))
     prompt = [1] * (2 * READING)
-    each = sequence.Sequence.start(Request("a", "t", prompt, Sampling(), 9), 0, None)
-    own.open(0, Opening(prompt, Sampling(), 9))
+    each = sequence.Sequence.start(Request("a", "t", prompt, Sampling(0.0), 9), 0, None)
+    own.open(0, Opening(prompt, Sampling(0.0), 9))
     assert own.unread(each) == 2 * READING
     own.draft({0: each}, {0})
     own.follow(0, len(each.tokens), [2])
@@ -229,8 +229,8 @@ def test_a_prompt_that_takes_several_calls_is_read_by_all_of_them() -> None:
     learning = Learning(1.0)
     own = LocalDrafter(Reader(3, 1), learning)
     prompt = [1] * 100
-    each = sequence.Sequence.start(Request("a", "t", prompt, Sampling(), 9), 0, None)
-    own.open(0, Opening(prompt, Sampling(), 9))
+    each = sequence.Sequence.start(Request("a", "t", prompt, Sampling(0.0), 9), 0, None)
+    own.open(0, Opening(prompt, Sampling(0.0), 9))
     for _ in range(4):
         own.skip()
         own.draft({0: each}, {0})
@@ -243,9 +243,9 @@ def test_a_prompt_that_takes_several_calls_is_read_by_all_of_them() -> None:
 def test_a_drafter_adds_what_a_step_takes_longer_than_it_would_alone() -> None:
     learning = Learning(1.0)
     own = LocalDrafter(Dear(3, 1), learning)
-    own.open(0, Opening([1], Sampling(), 9))
+    own.open(0, Opening([1], Sampling(0.0), 9))
     own.seconds_without = 2.0
-    own.draft({0: sequence.Sequence.start(Request("a", "t", [1], Sampling(), 9), 0, None)}, {0})
+    own.draft({0: sequence.Sequence.start(Request("a", "t", [1], Sampling(0.0), 9), 0, None)}, {0})
     own.time_wait(0.5, prompts=False)
     own.time_step(ONE, 2.5)
     own.skip()
@@ -276,8 +276,8 @@ def test_an_engine_compares_steps_with_what_they_would_take_without_the_drafter(
 def test_a_few_tokens_are_no_prompt_to_read(tokens: int, reads: bool) -> None:
     learning = Learning(1.0)
     own = LocalDrafter(Dear(3, 1), learning)
-    own.open(0, Opening([1] * tokens, Sampling(), 9))
-    own.draft({0: sequence.Sequence.start(Request("a", "t", [1] * tokens, Sampling(), 9), 0, None)}, {0})
+    own.open(0, Opening([1] * tokens, Sampling(0.0), 9))
+    own.draft({0: sequence.Sequence.start(Request("a", "t", [1] * tokens, Sampling(0.0), 9), 0, None)}, {0})
     own.time_wait(0.5, prompts=False)
     own.time_step(ONE, 1.0)
     assert (own.waited, bool(learning.added)) == ((0.0, False) if reads else (0.5, True))
@@ -285,7 +285,7 @@ def test_a_few_tokens_are_no_prompt_to_read(tokens: int, reads: bool) -> None:
 
 def test_the_wait_beside_prompts_is_charged_in_instalments() -> None:
     own = LocalDrafter(Dear(3, 1), SequenceChoice(1.0))
-    own.open(0, Opening([1], Sampling(), 9))
+    own.open(0, Opening([1], Sampling(0.0), 9))
     own.time_wait(8.0, prompts=True)
     first, *later = [own.instalment() for _ in range(200)]
     assert (own.waited, own.usual_wait) == (0.0, 0.0)
