@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sized
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -33,7 +33,7 @@ class Numbers:
 
 @dataclass(frozen=True, slots=True)
 class Integers:
-    """Integers from ``least`` to ``most``; where they are ``optional``, or None, which has the ``meaning``."""
+    """Integers from ``least`` to ``most``, and None where that has a ``meaning``."""
 
     least: int
     most: int
@@ -47,12 +47,8 @@ class Integers:
             refuse(name, str(self), value)
 
     def __str__(self) -> str:
-        one = (
-            f"an integer of at least {self.least}"
-            if self.most == INT32
-            else f"an integer from {self.least} to {self.most}"
-        )
-        return f"{one}, or None for {self.meaning}" if self.meaning else one
+        span = f"of at least {self.least}" if self.most == INT32 else f"from {self.least} to {self.most}"
+        return f"an integer {span}" + (f", or None for {self.meaning}" if self.meaning else "")
 
 
 class Flag:
@@ -67,9 +63,9 @@ class Flag:
 TOKEN_IDS = Integers(0, INT32)
 
 
-def check_length(name: str, values: Any, kind: type | tuple[type, ...], most: int, allowed: str) -> None:
+def check_length(name: str, values: Any, kind: type[Sized] | tuple[type[Sized], ...], most: int, allowed: str) -> None:
     """Raises `RequestError` unless ``values`` are of the ``kind`` of collection and at most ``most``."""
-    if not isinstance(values, kind) or not isinstance(values, Collection) or len(values) > most:
+    if not isinstance(values, kind) or len(values) > most:
         refuse(name, allowed, values)
 
 
