@@ -70,12 +70,14 @@ async def test_gateways_may_freeze_and_die(streaming: Stack, other: Gateway) -> 
     victim = Gateway(streaming)
     await victim.ready()
     node(TESTS / "mesh" / "gone.js", VICTIM=victim.url, VICTIM_PID=victim.process.pid, OTHER=other.url)
+    victim.process.kill()
 
 
 async def test_responses_outlive_their_gateway(streaming: Stack, other: Gateway) -> None:
     victim = Gateway(streaming)
     await victim.ready()
     node(TESTS / "mesh" / "responses.js", VICTIM=victim.url, VICTIM_PID=victim.process.pid, OTHER=other.url)
+    victim.process.kill()
 
 
 @pytest.fixture

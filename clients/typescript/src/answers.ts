@@ -25,11 +25,25 @@ export interface Detail {
   tokens?: number[];
   texts?: string[];
   guessed_by?: string[];
+  /** With `return_drafts`, the guesses of each step that decided tokens. */
+  drafts?: Draft[];
   steps?: number;
   seed?: number;
   verifier?: string;
   lossy?: boolean;
+  /** Names of parameters without effect. */
+  ignored?: string[];
   choices?: Detail[];
+}
+
+/** The tree of guesses that one step verified; the parent -1 is the token before `first_index`. */
+export interface Draft {
+  first_index: number;
+  tokens: number[];
+  texts: string[];
+  parents: number[];
+  guessed_by: string[];
+  accepted: number[];
 }
 
 /** A function call, or a chunk's addition to one. Only chunks have an `index`. */

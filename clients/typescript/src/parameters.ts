@@ -58,6 +58,7 @@ export interface Common {
   user: string;
   prompt_cache_key: string;
   return_tokens: boolean;
+  return_drafts: boolean;
 }
 
 /** Parameters common to completions and chats. */
@@ -70,7 +71,14 @@ export interface Generating extends Common {
 }
 
 /** Parameters of `POST /v1/completions`. */
-export type CompletionParameters = Maybe<Generating & { logprobs: number; echo: boolean }>;
+export type CompletionParameters = Maybe<
+  Generating & {
+    logprobs: number;
+    echo: boolean;
+    add_special_tokens: boolean;
+    parse_special_tokens: boolean;
+  }
+>;
 
 /** Parameters of `POST /v1/chat/completions`. */
 export type ChatParameters = Maybe<
@@ -80,6 +88,7 @@ export type ChatParameters = Maybe<
     tools: Tool[];
     tool_choice: "auto" | "none" | "required" | { type: "function"; function: { name: string } };
     parallel_tool_calls: boolean;
+    chat_template_kwargs: Record<string, unknown>;
   }
 >;
 

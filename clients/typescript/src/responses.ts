@@ -36,6 +36,7 @@ export type ResponseParameters = Maybe<
     metadata: Record<string, string>;
     store: boolean;
     background: boolean;
+    chat_template_kwargs: Record<string, unknown>;
   }
 >;
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from math import inf
 from typing import Any
@@ -17,14 +18,15 @@ from nats.micro.request import Request
 from outrider.gateway.admission.deadlines import Deadlines
 from outrider.gateway.doors.grpc.requests import read_generation
 from outrider.gateway.doors.nats.queries import NatsParameters, read_generate
-from outrider.gateway.doors.openai.bodies import ShapedGeneration, read_body_of_any_kind
+from outrider.gateway.doors.openai.bodies import ChatBody, CompletionBody, ShapedGeneration, read_body_of_any_kind
+from outrider.gateway.doors.responses.body import ResponseBody
 from outrider.gateway.requests.request import Generation
 from outrider.mesh.bus.micro import Query
 from outrider.mesh.errors import InvalidRequest
 from outrider.v1 import inference_pb2 as pb
 from outrider_client.grpc.requests import generation
 
-from tests.gateway.parameters import CHAT, COMPLETION, GRPC, HI, NATS, Effect, Said, functions_of
+from tests.gateway.parameters import CHAT, COMPLETION, GRPC, HI, NATS, REPOSITORY, Effect, Said, functions_of
 
 SAID = Said([5, 6, 7, 8], ["a", "b", "c", "d"], "answer")
 BASES: list[tuple[dict[str, Any], dict[str, Effect]]] = [
@@ -36,6 +38,7 @@ TRIED = {
     for base, effects in BASES
     for name, effect in effects.items()
 }
+TYPES = [REPOSITORY / "clients/typescript/src" / file for file in ("parameters.ts", "responses.ts")]
 NOT_OVER_GRPC = {"stream", "user", "prompt_cache_key", "chat_template_kwargs"}
 NO_FIELD = {f"response_format.json_schema.{name}" for name in ("name", "description", "strict")}
 """Parts of a format that the protocol has no field for: it has the schema alone."""
@@ -75,6 +78,13 @@ def test_every_parameter_of_nats_alone_has_an_effect_to_be_tried() -> None:
 def test_a_parameter_of_one_door_has_a_test(name: str) -> None:
     path, _, test = (NATS | GRPC)[name].test.partition("::")
     assert test in functions_of(path)
+
+
+@pytest.mark.parametrize("body", [CompletionBody, ChatBody, ResponseBody])
+def test_the_typescript_client_has_a_type_for_every_parameter(body: type[msgspec.Struct]) -> None:
+    typed = {name for file in TYPES for name in re.findall(r"^ +(\w+)\??:", file.read_text(), re.MULTILINE)}
+    own = {"stream", "prompt", "messages", "input", "ttft_ms", "timeout_ms"}
+    assert not set(body.__struct_fields__) - typed - own
 
 
 def outcome(read: Callable[[], ShapedGeneration]) -> Any:

@@ -16,6 +16,7 @@ from outrider.gateway.requests.call_rules import CallableFunction, CallRules
 from outrider.gateway.tool_calls.answer_reader import AnswerPiece, AnswerReader
 from outrider.gateway.tool_calls.grammar import call_structure
 from outrider.tokenizer.service import call_style
+from outrider.verifier.requests.conversion import grammar_from_proto
 from outrider.wire.calls import CallStyle, Mark
 from outrider.wire.frames import Finish, Frame
 
@@ -64,7 +65,8 @@ def _allows(directory: Path, calling: CallRules, said: str | list[str], text: An
     tokenizer = Tokenizer.load(directory)
     asked = None if text is None else NamedSchema("a", text).structure("response_format")
     grammar = call_structure(calling, _style(directory), asked).grammar
-    compiled = Grammars(tokenizer.definition, tokenizer.vocabulary_size, frozenset({EOS})).compile(grammar)
+    grammars = Grammars(tokenizer.definition, tokenizer.vocabulary_size, frozenset({EOS}))
+    compiled = grammars.compile(grammar_from_proto(grammar))
     parts = [said] if isinstance(said, str) else said
     tokens = [EOS, *(token for part in parts for token in tokenizer.encode(part, parse_special=True))]
     batch = EditBatch(tokenizer.vocabulary_size)

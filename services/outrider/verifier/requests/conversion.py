@@ -111,11 +111,12 @@ def _fields(value: Usage | Draft) -> dict[str, Any]:
 
 def _parameters(message: sampling_pb2.SamplingParams) -> SamplingParams:
     values = msgspec.structs.asdict(wire.SamplingParams.from_proto(message))
-    values["grammar"] = _grammar(message.grammar) if message.HasField("grammar") else None
+    values["grammar"] = grammar_from_proto(message.grammar) if message.HasField("grammar") else None
     return SamplingParams(**values)
 
 
-def _grammar(message: sampling_pb2.Grammar) -> GrammarText:
+def grammar_from_proto(message: sampling_pb2.Grammar) -> GrammarText:
+    """The grammar's definition in ``message``; `InvalidRequest` if there is none."""
     kind = message.WhichOneof("kind")
     check(
         kind is not None and (kind != "choice" or message.choice.texts),
