@@ -1,8 +1,8 @@
-"""Calls to a drafter for several sessions, and calls that only some drafters take."""
+"""Calls to a drafter for several sessions."""
 
 from __future__ import annotations
 
-from outrider.engine.speculation import Drafter, RememberingDrafter, RestingDrafter
+from outrider.engine.speculation import Drafter
 
 
 def commit(drafter: Drafter, commits: list[tuple[int, int, list[int]]]) -> None:
@@ -13,21 +13,8 @@ def commit(drafter: Drafter, commits: list[tuple[int, int, list[int]]]) -> None:
 
 def rest(drafter: Drafter, numbers: list[int]) -> None:
     """Pauses sessions."""
-    if isinstance(drafter, RestingDrafter):
-        for number in numbers:
-            drafter.rest(number)
-
-
-def forget(drafter: Drafter, tenant: str) -> None:
-    """Drops what the drafter keeps of a tenant."""
-    if isinstance(drafter, RememberingDrafter):
-        drafter.forget(tenant)
-
-
-def expire(drafter: Drafter) -> None:
-    """Drops what the drafter keeps of tenants that have not been there for long."""
-    if isinstance(drafter, RememberingDrafter):
-        drafter.expire()
+    for number in numbers:
+        drafter.rest(number)
 
 
 def close(drafter: Drafter, numbers: list[int]) -> None:

@@ -138,13 +138,13 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
     async def erase(self, tenant: str, before: float) -> dict[str, int]:
         """Has the drafter drop what it learnt from the tenant's answers."""
         if self._started:
-            await asyncio.wrap_future(self._thread.call(lambda drafter: drafter_calls.forget(drafter, tenant)))
+            await asyncio.wrap_future(self._thread.call(lambda drafter: drafter.forget(tenant)))
         return {}
 
     async def _expire(self) -> None:
         while True:
             await asyncio.sleep(self._settings.keep_s / 2)
-            self._thread.post(drafter_calls.expire)
+            self._thread.post(lambda drafter: drafter.expire())
 
     async def drain(self) -> None:
         """Ends the streams: verifiers go on with another proposer or without guesses."""
