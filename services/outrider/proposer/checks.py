@@ -12,10 +12,17 @@ from outrider.v1.sampling_pb2 import SamplingParams
 from outrider.wire.ids import unpack_ids
 
 
-def check_request(request: pb.DraftRequest, sessions: Container[int], vocabulary: int) -> None:
+def check_request(
+    request: pb.DraftRequest, sessions: Container[int], vocabulary: int, state_bytes: int, context_length: int
+) -> None:
     """Raises `InvalidRequest` for a message with a part that cannot be.
 
-    ``sessions`` are the open ones of the stream; token ids are below ``vocabulary``.
+    Args:
+        request: the message.
+        sessions: the open ones of the stream.
+        vocabulary: token ids are below.
+        state_bytes: of a token's states; 0 where the drafter asked for none.
+        context_length: the target's, in tokens.
     """
     opened = set[int]()
     for session in request.opens:
@@ -25,6 +32,8 @@ def check_request(request: pb.DraftRequest, sessions: Container[int], vocabulary
         _check_opening(session, vocabulary)
     for commit in request.commits:
         _check_tokens(commit.tokens, "commits", vocabulary)
+    for states in request.states:
+        _check_states(states, state_bytes, context_length)
 
 
 def _check_opening(session: pb.OpenSession, vocabulary: int) -> None:
@@ -35,6 +44,16 @@ def _check_opening(session: pb.OpenSession, vocabulary: int) -> None:
         raise InvalidRequest(f"opens: max_nodes must be 1 to {MOST_NODES}, not {session.max_nodes}", param="opens")
     if not _draws(session.sampling):
         raise InvalidRequest("opens: sampling has a temperature, top_k, top_p or min_p out of bounds", param="opens")
+
+
+def _check_states(states: pb.HiddenStates, state_bytes: int, context_length: int) -> None:
+    size = len(states.states)
+    if not state_bytes:
+        raise InvalidRequest("states: the drafter asked for none", param="states")
+    if not size or size % state_bytes:
+        raise InvalidRequest(f"states: {size} bytes; each token has {state_bytes}", param="states")
+    if states.start + size // state_bytes > context_length:
+        raise InvalidRequest(f"states: they end behind the target's {context_length} tokens", param="states")
 
 
 def _draws(sampling: SamplingParams) -> bool:
