@@ -33,13 +33,13 @@ def make_drafters(settings: EngineSettings, vocabulary: str, model: LlamaModel) 
     Raises:
         SettingsError: a drafter is unknown, cannot serve this target, or has options but is not in ``drafters``.
     """
-    names = _names(settings)
+    names = drafter_names(settings)
     if unlisted := sorted(settings.options.keys() - set(names)):
         raise SettingsError(f"options has settings for {', '.join(unlisted)}, which drafters does not list")
     return [_make(name, settings, vocabulary, model) for name in names]
 
 
-def _names(settings: EngineSettings) -> list[str]:
+def drafter_names(settings: EngineSettings) -> list[str]:
     """The drafters of the settings, ``auto`` spelled out, without repetitions and those that are left out."""
     named: list[str] = []
     for entry in settings.drafters:
