@@ -11,13 +11,21 @@ from pathlib import Path
 import httpx
 import pytest
 import torch
+from outrider.engine.decode.outcome import CommittedStates, CommittedTokens, OpenedSequence, Outcome
 from outrider.engine.models.llama import LlamaModel
+from outrider.engine.requests.sequence import Request
+from outrider.engine.sampling import Sampling
+from outrider.engine.speculation import Opening, Traits
+from outrider.engine.speculation.drafters.states import States
+from outrider.engine.text import Tokenizer
 from outrider.mesh.addresses import hold_port
 from outrider.mesh.bus import Bus
 from outrider.mesh.registry import Registry
 from outrider.mesh.rpc import channel, close_channels
+from outrider.mesh.tasks import Tasks
 from outrider.v1 import sampling_pb2, verifier_pb2_grpc
 from outrider.v1 import verifier_pb2 as pb
+from outrider.verifier.rpc.proposers import RemoteDrafting
 from outrider.wire.frames import Frame, decode_frame
 from outrider.wire.ids import pack_ids
 
@@ -184,6 +192,54 @@ async def test_a_proposer_that_takes_over_gets_states_from_there_on(stub: Stub, 
     finally:
         first.stop()
         second.stop()
+
+
+def states(start: int, count: int) -> CommittedStates:
+    rows = torch.arange(start, start + count).view(-1, 1, 1).expand(count, len(LAYERS), 32)
+    return CommittedStates(1, start, States(LAYERS, rows.float()))
+
+
+async def test_a_paused_proposer_misses_no_states_and_one_that_asks_for_other_layers_is_not_used(
+    mesh: Mesh, registry: Registry
+) -> None:
+    vocabulary, proposer, seeing = Tokenizer.load(mesh.model).fingerprint, mesh.proposer("paused"), []
+    proposer.start()
+    try:
+        await load(registry, "paused", 0)
+        shallow = RemoteDrafting("shallow", vocabulary, registry, Tasks(), lambda trees, _: None, last_layer=2)
+        drafting = RemoteDrafting(
+            "tester", vocabulary, registry, Tasks(), lambda trees, _: None, seeing=seeing.append, last_layer=3
+        )
+        shallow.start()
+        drafting.start()
+        await eventually(lambda: drafting.drafters == {"recorder"} and proposer.log.read_bytes().count(b"joined") >= 3)
+        assert seeing == [{"recorder": Traits(layers=LAYERS, whole=True)}]
+        asked = Request("1", "t", [1, 2, 3], Sampling(), 9)
+        drafting.send(
+            Outcome(opened=[OpenedSequence(1, Opening([1, 2, 3], Sampling(), 31), asked)], states=[states(0, 2)])
+        )
+        drafting.send(Outcome(committed=[CommittedTokens(1, 3, [4])], states=[states(2, 1)]))
+        paused = frozenset({"recorder"})
+        drafting.send(Outcome(paused=paused))
+        for length in (4, 6):
+            tokens, seen = CommittedTokens(1, length, [5, 6]), states(length - 1, 2)
+            drafting.send(Outcome(committed=[tokens], states=[seen], paused=paused))
+        drafting.send(Outcome())
+        drafting.send(Outcome(committed=[CommittedTokens(1, 8, [7])], states=[states(7, 1)]))
+        drafting.send(Outcome(closed=[1]))
+        await eventually(lambda: bool(list((mesh.folder / "paused").glob("*.pt"))))
+        [file] = (mesh.folder / "paused").glob("*.pt")
+        tokens, seen = torch.load(file)
+        assert tokens == [1, 2, 3, 4, 5, 6, 5, 6, 7]
+        assert [start for start, _ in seen] == [0, 2, 3, 5, 7]
+        assert torch.equal(torch.cat([rows for _, rows in seen])[:, 0, 0], torch.arange(8.0))
+        assert not shallow.drafters
+        proposer.kill()
+        await eventually(lambda: seeing[1:] == [{}])
+    finally:
+        await drafting.stop()
+        await shallow.stop()
+        proposer.stop()
 
 
 @pytest.mark.parametrize(

@@ -141,7 +141,7 @@ class NativeDecoder:
         self.check(pool)
         hidden = torch.empty(batch.rows, self._shape.hidden)
         sequences, _kept = sequences_of(batch)
-        tapped = ffi.new("int32_t[]", list(layers))
+        tapped = ffi.new("int32_t[]", list(layers)) if layers else ffi.NULL
         positions = ffi.from_buffer("int64_t[]", batch.places)
         fields = (
             data_pointer(ids),

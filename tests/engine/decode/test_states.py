@@ -55,6 +55,14 @@ def test_a_prompt_is_computed_again_only_for_a_drafter_that_needs_all_its_states
     watcher.check(engine.runner.model)
 
 
+def test_a_request_that_goes_on_from_another_verifier_has_the_states_of_all_its_tokens(make_engine: MakeEngine) -> None:
+    watcher = Watcher(_VOCABULARY, 1, _LAYERS)
+    engine = make_engine(drafters=[watcher], prefill_rows=8)
+    run(engine, [request("r", 20, 24, emitted=[*range(11)])])
+    assert list(watcher.first.values()) == [0]
+    watcher.check(engine.runner.model)
+
+
 def test_each_drafter_gets_the_layers_that_it_asks_for(make_engine: MakeEngine) -> None:
     first, last = Watcher(_VOCABULARY, 1, (1,)), Watcher(_VOCABULARY, 1, (0, 2, 3))
     first.name = "first"
