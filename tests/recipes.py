@@ -19,5 +19,10 @@ def install_recipe(document: str, module: str, sources: Path, target: Path) -> N
     sources.mkdir()
     (sources / f"{module}.py").write_text(code[1])
     (sources / "pyproject.toml").write_text(project[1])
+    install(sources, target)
+
+
+def install(sources: Path, target: Path) -> None:
+    """Builds the package in the folder ``sources``, and installs it in ``target`` without a network."""
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
     subprocess.run([*command, "--disable-pip-version-check", "--target", target, sources], check=True, timeout=60)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from outrider.engine.speculation import DraftTree, Opening
+import torch
+from outrider.engine.models.llama import LlamaModel
+from outrider.engine.speculation import Drafter, DraftTree, Opening, Traits
+from outrider.kernels.batch import RaggedBatch, SequenceRows
+from torch import Tensor
 
 
-class EverythingDrafter:
+class EverythingDrafter(Drafter):
     """Guesses every token of a toy vocabulary at every depth: each step's walk goes all the way down.
 
     Attributes:
@@ -51,9 +55,60 @@ class EverythingDrafter:
 class Bargainer(EverythingDrafter):
     """Notes the prices that it gets."""
 
+    traits = Traits(priced=True)
+
     def __init__(self, vocabulary: int, depth: int) -> None:
         super().__init__(vocabulary, depth)
         self.prices: list[tuple[float, float]] = []
 
     def price(self, guess: float, second: float) -> None:
         self.prices.append((guess, second))
+
+
+class Watcher(EverythingDrafter):
+    """Keeps the tokens and the states of every sequence; the states may begin behind the first token.
+
+    Attributes:
+        tokens: by session.
+        first: place of the first token with states, by session.
+        rows: the states of each call, by session.
+    """
+
+    name = "watcher"
+
+    def __init__(self, vocabulary: int, depth: int, layers: tuple[int, ...], *, whole: bool = True) -> None:
+        super().__init__(vocabulary, depth)
+        self.traits = Traits(layers=layers, whole=whole)
+        self.tokens: dict[int, list[int]] = {}
+        self.first: dict[int, int] = {}
+        self.rows: dict[int, list[Tensor]] = {}
+
+    def open(self, session: int, opening: Opening) -> None:
+        super().open(session, opening)
+        self.tokens[session] = list(opening.tokens)
+
+    def commit(self, session: int, length: int, tokens: Sequence[int]) -> None:
+        super().commit(session, length, tokens)
+        assert length == len(self.tokens[session])
+        self.tokens[session] += tokens
+
+    def see(self, session: int, start: int, states: Tensor) -> None:
+        rows = self.rows.setdefault(session, [])
+        assert start == self.first.setdefault(session, start) + sum(map(len, rows))
+        rows.append(states.clone())
+
+    def check(self, model: LlamaModel) -> None:
+        """All but the last token of each sequence have the states of a forward pass over the whole sequence."""
+        for session, rows in self.rows.items():
+            first, before = self.first[session], self.tokens[session][:-1]
+            expected = states_of(model, before, self.traits.layers)[first:]
+            torch.testing.assert_close(torch.cat(rows), expected, rtol=1e-5, atol=1e-5)
+
+
+def states_of(model: LlamaModel, tokens: Sequence[int], layers: tuple[int, ...]) -> Tensor:
+    """The states of ``layers`` in one forward pass over ``tokens``."""
+    pages = range(-(-len(tokens) // 8))
+    batch = RaggedBatch.build([SequenceRows(len(tokens), 0, pages)], 8)
+    states = torch.empty(len(tokens), len(layers), model.config.hidden_size)
+    model.forward(torch.tensor(tokens), batch, model.new_pool(len(pages), 8), layers, states)
+    return states

@@ -56,10 +56,10 @@ class WatchedRunner(Runner):
         self.rows: list[Rows] = []
         self.before: Callable[[], object] = lambda: None
 
-    def run(self, works: Seq[Work]) -> list[DrawnRows]:
+    def run(self, works: Seq[Work], layers: tuple[int, ...] = ()) -> list[DrawnRows]:
         self.before()
         self.rows.append({work.sequence.request.id: (len(work.tokens), work.guesses is None) for work in works})
-        return super().run(works)
+        return super().run(works, layers)
 
 
 class Queue(WaitingQueue):
@@ -118,7 +118,7 @@ def build_engine(
 ) -> CheckedEngine:
     """An engine over ``model`` whose drafters are asked at every step, unless ``policy`` decides."""
     runner = WatchedRunner(model, scheduler.pages.total, scheduler.limits.page_size, rule)
-    view = TargetView(runner.rule, model.config.vocab_size, runner.hidden)
+    view = TargetView(runner.rule, model.config.vocab_size)
     guessing = Guessing(view, scheduler, cost, drafters, policy or AskAlways(), timer)
     pages = None if cache is None else cache(runner.pool, scheduler)
     parts = runner, scheduler, guessing, Estimate(cost), Answers(tokenizer), pages, timer

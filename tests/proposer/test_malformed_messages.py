@@ -56,6 +56,7 @@ MALFORMED = {
     "a share above 1": drawn(temperature=1.0, top_p=7.0),
     "a decided token beyond the vocabulary": committed(pack_ids([1 << 30])),
     "half a decided token": committed(b"abc"),
+    "states that nobody asked for": pb.DraftRequest(opens=[GOOD], states=[pb.HiddenStates(session=1, states=bytes(8))]),
 }
 
 

@@ -31,7 +31,7 @@ from outrider.engine.speculation import Acceptance
 from outrider.engine.speculation.acceptance.accept import Race
 from outrider.engine.speculation.policy.drafter_policy import DrafterPolicy
 from outrider.engine.speculation.policy.guessing import Guessing, TargetView
-from outrider.engine.speculation.policy.plugins import make_drafters, make_rule
+from outrider.engine.speculation.policy.plugins import make_drafters, make_rule, remote_names
 from outrider.engine.telemetry import Telemetry
 from outrider.engine.text import TextError, Tokenizer
 from outrider.kernels.backend import triton_notice
@@ -39,7 +39,6 @@ from outrider.native.levels import LevelError
 from outrider.native.presence import notice
 from outrider.native.share import sentence
 
-_REMOTE_DRAFTERS = frozenset({"model"})
 _MEASURED_CONTEXT = 256
 
 _log = get_logger("engine")
@@ -144,7 +143,7 @@ class Target:
         """The target over a loaded model and its tokenizer, both from ``directory``; the rest as for `load`."""
         config = model.config
         drafters = make_drafters(settings, tokenizer.fingerprint, model)
-        names = {*_REMOTE_DRAFTERS, *(drafter.name for drafter in drafters)}
+        names = {*remote_names(), *(drafter.name for drafter in drafters)}
         ends = frozenset(token for token in tokenizer.eos_token_ids if token < config.vocab_size)
         model_limits = ModelLimits(config.vocab_size, config.context_length, ends, names)
         with alone or nullcontext():
@@ -159,7 +158,7 @@ class Target:
         _log.info("pages", pages=count, tokens=count * settings.page_size, dtype=str(runner.pool.dtype), served=room)
         limits = _limits(settings, config.context_length, count)
         scheduler = parts.scheduler(limits, pages, tokenizer.fingerprint.encode())
-        view = TargetView(runner.rule, config.vocab_size, runner.hidden)
+        view = TargetView(runner.rule, config.vocab_size)
         return cls(
             directory=directory,
             name=settings.served_name or store.served_name(settings.model),

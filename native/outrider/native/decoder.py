@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any, Protocol
 
@@ -119,13 +119,17 @@ class NativeDecoder:
         """Bytes of weights that a step of one row reads."""
         return self._packing.read
 
-    def forward(self, ids: Tensor, batch: Batch, pool: DecoderPool) -> Tensor:
+    def forward(
+        self, ids: Tensor, batch: Batch, pool: DecoderPool, layers: Sequence[int] = (), states: Tensor | None = None
+    ) -> Tensor:
         """Runs a step, and writes its rows' keys and values to their slots.
 
         Args:
             ids: int64 [rows] tokens, sequence after sequence.
             batch: where the rows stand.
             pool: of one of `kv_dtypes`, packed as `packs` says.
+            layers: what ``states`` are kept of: the states that enter a layer, the last norm, or leave that.
+            states: float32 [rows, len(layers), hidden], filled by the step; None without ``layers``.
 
         Returns:
             float32 [rows, hidden] after the last norm.
@@ -137,6 +141,7 @@ class NativeDecoder:
         self.check(pool)
         hidden = torch.empty(batch.rows, self._shape.hidden)
         sequences, _kept = sequences_of(batch)
+        tapped = ffi.new("int32_t[]", list(layers)) if layers else ffi.NULL
         positions = ffi.from_buffer("int64_t[]", batch.places)
         fields = (
             data_pointer(ids),
@@ -146,6 +151,9 @@ class NativeDecoder:
             data_pointer(hidden),
             len(sequences),
             batch.rows,
+            len(layers),
+            tapped,
+            ffi.NULL if states is None else data_pointer(states),
         )
         step = ffi.new("outrider_step *", fields)
         if fault := self._functions.outrider_decoder_forward(self.handle, step):
@@ -170,6 +178,12 @@ class NativeDecoder:
         hidden = hidden.contiguous()
         out = torch.empty(hidden.shape[0], self._shape.vocabulary)
         self._functions.outrider_decoder_logits(self.handle, data_pointer(hidden), hidden.shape[0], data_pointer(out))
+        return out
+
+    def embed(self, ids: Tensor) -> Tensor:
+        """Float32 [n, hidden] that enters the first layer for int64 [n] ids of the vocabulary."""
+        out = torch.empty(len(ids), self._shape.hidden)
+        self._functions.outrider_decoder_embed(self.handle, data_pointer(ids), len(ids), data_pointer(out))
         return out
 
     def _layer(self, layer: LayerWeights, turns: Tensor) -> dict[str, Any]:

@@ -23,10 +23,17 @@ def sampling_of(message: sampling_pb2.SamplingParams) -> Sampling:
     return Sampling.of(asked.temperature, asked.top_k, asked.top_p, asked.min_p, asked.seed)
 
 
-def check_request(request: pb.DraftRequest, sessions: Container[int], vocabulary: int) -> None:
+def check_request(
+    request: pb.DraftRequest, sessions: Container[int], vocabulary: int, state_bytes: int, context_length: int
+) -> None:
     """Raises `InvalidRequest` for a message with a part that cannot be.
 
-    ``sessions`` are the open ones of the stream; token ids are below ``vocabulary``.
+    Args:
+        request: the message.
+        sessions: the open ones of the stream.
+        vocabulary: token ids are below.
+        state_bytes: of a token's states; 0 where the drafter asked for none.
+        context_length: the target's, in tokens.
     """
     opened = set[int]()
     for session in request.opens:
@@ -36,6 +43,8 @@ def check_request(request: pb.DraftRequest, sessions: Container[int], vocabulary
         _check_opening(session, vocabulary)
     for commit in request.commits:
         _check_tokens(commit.tokens, "commits", vocabulary)
+    for states in request.states:
+        _check_states(states, state_bytes, context_length)
 
 
 def _check_opening(session: pb.OpenSession, vocabulary: int) -> None:
@@ -45,6 +54,16 @@ def _check_opening(session: pb.OpenSession, vocabulary: int) -> None:
     if not 1 <= session.max_nodes <= MOST_NODES:
         raise InvalidRequest(f"opens: max_nodes must be 1 to {MOST_NODES}, not {session.max_nodes}", param="opens")
     sampling_of(session.sampling)
+
+
+def _check_states(states: pb.HiddenStates, state_bytes: int, context_length: int) -> None:
+    size = len(states.states)
+    if not state_bytes:
+        raise InvalidRequest("states: the drafter asked for none", param="states")
+    if not size or size % state_bytes:
+        raise InvalidRequest(f"states: {size} bytes; each token has {state_bytes}", param="states")
+    if states.start + size // state_bytes > context_length:
+        raise InvalidRequest(f"states: they end behind the target's {context_length} tokens", param="states")
 
 
 def _check_tokens(data: bytes, param: str, vocabulary: int) -> int:

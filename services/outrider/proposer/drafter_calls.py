@@ -1,8 +1,9 @@
-"""Calls to a drafter for several sessions, and calls that only some drafters take."""
+"""Calls to a drafter for several sessions."""
 
 from __future__ import annotations
 
-from outrider.engine.speculation import Drafter, RememberingDrafter, RestingDrafter
+from outrider.engine.speculation import Drafter
+from torch import Tensor
 
 
 def commit(drafter: Drafter, commits: list[tuple[int, int, list[int]]]) -> None:
@@ -11,23 +12,16 @@ def commit(drafter: Drafter, commits: list[tuple[int, int, list[int]]]) -> None:
         drafter.commit(number, length, tokens)
 
 
+def see(drafter: Drafter, seen: list[tuple[int, int, Tensor]]) -> None:
+    """Passes on states of sessions: number, place of the first token, states as in `Drafter.see`."""
+    for number, start, states in seen:
+        drafter.see(number, start, states)
+
+
 def rest(drafter: Drafter, numbers: list[int]) -> None:
     """Pauses sessions."""
-    if isinstance(drafter, RestingDrafter):
-        for number in numbers:
-            drafter.rest(number)
-
-
-def forget(drafter: Drafter, tenant: str) -> None:
-    """Drops what the drafter keeps of a tenant."""
-    if isinstance(drafter, RememberingDrafter):
-        drafter.forget(tenant)
-
-
-def expire(drafter: Drafter) -> None:
-    """Drops what the drafter keeps of tenants that have not been there for long."""
-    if isinstance(drafter, RememberingDrafter):
-        drafter.expire()
+    for number in numbers:
+        drafter.rest(number)
 
 
 def close(drafter: Drafter, numbers: list[int]) -> None:

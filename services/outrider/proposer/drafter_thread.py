@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-from outrider.engine.speculation import Drafter, DraftTree, ReadingDrafter
+from outrider.engine.speculation import Drafter, DraftTree
 from outrider.engine.worker import Inbox, Worker
 from outrider.mesh.telemetry import counter, distributions
 
@@ -52,7 +52,7 @@ class DrafterThread(Worker):
         """Runs one round of drafting; whether the drafter made trees or still reads a prompt."""
         if trees := self._draft():
             self._deliver(trees)
-        return bool(trees) or (isinstance(self._drafter, ReadingDrafter) and self._drafter.reading)
+        return bool(trees) or self._drafter.reading
 
     def _draft(self) -> list[tuple[int, DraftTree]]:
         began = time.perf_counter()

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Any, ClassVar
 
 import grpc
+import torch
 from outrider.engine import store
 from outrider.engine.errors import ModelError
 from outrider.engine.models.config import ModelConfig
@@ -20,6 +21,7 @@ from outrider.engine.speculation import (
     DraftTree,
     Opening,
 )
+from outrider.engine.speculation.drafters.drafter import make_drafter, traits_of
 from outrider.engine.text import TextError, Tokenizer
 from outrider.mesh import plugins
 from outrider.mesh.errors import ConfigError, FailedPrecondition, InvalidRequest
@@ -55,7 +57,8 @@ def drafter_context(settings: ProposerSettings) -> DrafterContext:
         settings.target or settings.model, settings.integrity, text_only=True, watch=store.logged(_log)
     )
     vocabulary = Tokenizer.load(target).fingerprint
-    config = ModelConfig.load(target if target.is_file() or (target / "config.json").is_file() else model)
+    known = target.is_file() or (target / "config.json").is_file()
+    config = ModelConfig.load(target if known else model)
     return DrafterContext(
         vocabulary,
         config.vocab_size,
@@ -64,12 +67,14 @@ def drafter_context(settings: ProposerSettings) -> DrafterContext:
         settings.device,
         settings.dtype,
         settings.options,
+        config=config if known else None,
     )
 
 
-def _lacks_draft_model(settings: ProposerSettings, context: DrafterContext) -> bool:
+def _lacks_draft_model(settings: ProposerSettings, plugin: Any, context: DrafterContext) -> bool:
     """Whether the shipped draft model would guess for a target of another vocabulary."""
-    if (settings.model, settings.drafter) != (store.POCKET, "model") or "vocabulary_map" in settings.options:
+    drafts = settings.model == store.POCKET and traits_of(plugin).shipped == "draft"
+    if not drafts or "vocabulary_map" in settings.options:
         return False
     return Tokenizer.load(store.locate(store.POCKET, "draft")).fingerprint != context.vocabulary
 
@@ -117,12 +122,18 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
         """Loads the drafter; none if it is the shipped one, and the target is not."""
         _log.info("share of the machine", share=sentence(), threads=use_threads(self._settings.threads))
         try:
-            context = drafter_context(self._settings)
-            self._vocabulary, self._vocabulary_size = context.vocabulary, context.vocabulary_size
-            self._idle = _lacks_draft_model(self._settings, context)
+            plugin = plugins.load("outrider.drafters", self._settings.drafter)
+            self._context = context = drafter_context(self._settings)
+            self._vocabulary = context.vocabulary
+            self._idle = _lacks_draft_model(self._settings, plugin, context)
             if self._idle:
                 return
-            self._drafter: Drafter = plugins.load("outrider.drafters", self._settings.drafter)(context)
+            self._drafter: Drafter = make_drafter(plugin, self._settings.drafter, context)
+            self._layers = self._drafter.traits.layers
+            hidden_size = context.config.hidden_size if context.config is not None else 0
+            self._state_bytes = self._drafter.traits.token_bytes(hidden_size)
+            if self._layers:
+                _log.info("the drafter takes states", layers=list(self._layers), bytes_a_token=self._state_bytes)
         except (DrafterError, ModelError, TextError) as error:
             raise ConfigError(str(error)) from None
 
@@ -135,13 +146,13 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
     async def erase(self, tenant: str, before: float) -> dict[str, int]:
         """Has the drafter drop what it learnt from the tenant's answers."""
         if self._started:
-            await asyncio.wrap_future(self._thread.call(lambda drafter: drafter_calls.forget(drafter, tenant)))
+            await asyncio.wrap_future(self._thread.call(lambda drafter: drafter.forget(tenant)))
         return {}
 
     async def _expire(self) -> None:
         while True:
             await asyncio.sleep(self._settings.keep_s / 2)
-            self._thread.post(drafter_calls.expire)
+            self._thread.post(lambda drafter: drafter.expire())
 
     async def drain(self) -> None:
         """Ends the streams: verifiers go on with another proposer or without guesses."""
@@ -190,6 +201,8 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
             instance=self._mesh.instance,
             drafter=self._drafter.name,
             context_length=self._drafter.context_length,
+            layers=self._layers,
+            whole=bool(self._layers) and self._drafter.traits.whole,
         )
 
     async def _responses(self, stream: _Stream, reader: asyncio.Task[None]) -> AsyncIterator[pb.DraftResponse]:
@@ -205,7 +218,9 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
     async def _read(self, stream: _Stream, requests: AsyncIterator[pb.DraftRequest]) -> None:
         try:
             async for request in requests:
-                check_request(request, stream.numbers, self._vocabulary_size)
+                context = self._context
+                sizes = context.vocabulary_size, self._state_bytes, context.context_length
+                check_request(request, stream.numbers, *sizes)
                 self._take(stream, request)
         finally:
             stream.news.set()
@@ -226,9 +241,21 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
         ]
         if commits:
             self._thread.post(lambda drafter: drafter_calls.commit(drafter, commits))
+        if seen := [
+            (stream.numbers[states.session], states.start, self._unpacked(states.states))
+            for states in request.states
+            if states.session in stream.numbers
+        ]:
+            self._thread.post(lambda drafter: drafter_calls.see(drafter, seen))
         if rests := [stream.numbers[session] for session in request.rests if session in stream.numbers]:
             self._thread.post(lambda drafter: drafter_calls.rest(drafter, rests))
         self._close(stream, request.closes)
+
+    def _unpacked(self, data: bytes) -> torch.Tensor:
+        """States as in `Drafter.see`."""
+        tokens = len(data) // self._state_bytes
+        packed = torch.frombuffer(bytearray(data), dtype=torch.bfloat16)
+        return packed.view(tokens, len(self._layers), -1).to(self._settings.device, torch.float32)
 
     def _open(self, number: int, opened: pb.OpenSession) -> None:
         opening = Opening(

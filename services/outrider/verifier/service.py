@@ -143,6 +143,8 @@ class VerifierService(Service):
             self._offer,
             target.drafters.add,
             thread_sharing.share,
+            lambda seeing: self.inbox.post(lambda: self._engine.seen_by(seeing)),
+            target.runner.model.config.layers + 1,
         )
 
     def status(self) -> dict[str, Any]:

@@ -178,7 +178,7 @@ class VerifierSettings(Settings, kw_only=True, frozen=True):
         list[str],
         Meta(
             description="local drafters, by plug-in name; remote drafters need no entry. auto: ngram and suffix, and "
-            "on a CPU also model: the shipped draft model, or the one of options.model"
+            "on a CPU also model: the shipped draft model, or the one of options.model; -NAME leaves one out"
         ),
     ] = field(default_factory=lambda: ["auto"])
     options: Annotated[

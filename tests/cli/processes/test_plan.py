@@ -210,14 +210,14 @@ def test_a_draft_model_has_a_proposer_where_the_verifier_cannot_run_it_as_well(
 ) -> None:
     [verifier], proposers, note = _planned(tmp_path, *sets, draft=DRAFT)
     assert [proposer["model"] for proposer in proposers] == [str(DRAFT)]
-    assert verifier["drafters"] in ("ngram,suffix", "ngram")
+    assert verifier["drafters"] in ("auto,-model", "ngram")
     assert not any(key.startswith("options") for key in verifier)
     assert note.startswith(THERE + why)
 
 
 def test_the_number_of_proposers_is_an_order(tmp_path: Path) -> None:
     [verifier], proposers, note = _planned(tmp_path, draft=DRAFT, proposers=2)
-    assert (len(proposers), verifier["drafters"], note) == (2, "ngram,suffix", "")
+    assert (len(proposers), verifier["drafters"], note) == (2, "auto,-model", "")
     [verifier], proposers, note = _planned(tmp_path, "verifier.device=cuda", draft=DRAFT, proposers=0)
     assert (proposers, verifier["drafters"], note) == ([], "auto,model", "")
     _, proposers, note = _planned(tmp_path, "verifier.drafters=ngram", draft=DRAFT, proposers=0)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-import torch
 from outrider.engine.logits.edits import EditBatch
 from outrider.engine.requests.output import Finish
 from outrider.engine.requests.parameters import SamplingParams, Speculation
@@ -15,10 +13,9 @@ from outrider.engine.requests.sequence import Request
 from outrider.engine.sampling import Sampling
 from outrider.engine.scheduling.cost_curve import CostCurve
 from outrider.engine.scheduling.scheduler import QueueFull
-from outrider.engine.speculation import DrafterContext, DraftTree, MergedTree, Opening
+from outrider.engine.speculation import DrafterContext, DraftTree, MergedTree
 from outrider.engine.speculation.drafters.model_drafter import ModelDrafter
 from outrider.engine.text import Tokenizer
-from outrider.kernels.batch import RaggedBatch, SequenceRows
 
 from tests.engine.drafters import Bargainer, EverythingDrafter
 from tests.engine.engines import VOCABULARY, MakeEngine, accepted_guesses, random_drafter, requests, run, said, tokens
@@ -192,27 +189,6 @@ def test_an_engine_with_which_nothing_succeeds_any_more_says_so(make_engine: Mak
         run(make_engine(VOCABULARY), [poison(f"r{number}") for number in range(20)])
 
 
-class Watcher(EverythingDrafter):
-    """Records the target's hidden states and the tokens before each."""
-
-    def __init__(self) -> None:
-        super().__init__(VOCABULARY, 2)
-        self.tokens: list[int] = []
-        self.seen: list[tuple[list[int], torch.Tensor]] = []
-
-    def open(self, session: int, opening: Opening) -> None:
-        super().open(session, opening)
-        self.tokens = list(opening.tokens)
-
-    def commit(self, session: int, length: int, tokens: Sequence[int]) -> None:
-        super().commit(session, length, tokens)
-        assert length == len(self.tokens)
-        self.tokens = [*self.tokens, *tokens]
-
-    def see(self, session: int, hidden: torch.Tensor) -> None:
-        self.seen.append((self.tokens, hidden.clone()))
-
-
 @pytest.mark.parametrize("per_row", [0.0, 0.5])
 def test_drafters_are_told_what_guesses_have_to_bring(make_engine: MakeEngine, per_row: float) -> None:
     bargainer = Bargainer(50, 1)
@@ -272,21 +248,6 @@ def test_a_drafter_is_asked_only_while_somebody_wants_its_guesses(make_engine: M
         so_far = drafter.asked
         run(engine, [Request(name, "t", [1, 2, 3], Sampling(0.0), 8, speculation=Speculation(drafters=(name,)))])
         assert (drafter.asked > so_far) == asked
-
-
-@pytest.mark.parametrize("prompt", [3, 20])
-def test_drafters_see_the_hidden_state_that_decided_the_newest_token(make_engine: MakeEngine, prompt: int) -> None:
-    watcher = Watcher()
-    engine = make_engine(VOCABULARY, [watcher], prefill_rows=8, guesses=4000)
-    run(engine, [Request("r", "t", list(range(prompt)), Sampling(1.0, seed=2), 12)])
-    model = engine.runner.model
-    assert len(watcher.seen) > 3
-    for tokens_so_far, hidden in watcher.seen:
-        before = tokens_so_far[:-1]
-        pages = range(-(-len(before) // 8))
-        batch = RaggedBatch.build([SequenceRows(len(before), 0, pages)], 8)
-        whole = model.forward(torch.tensor(before), batch, model.new_pool(len(pages), 8))
-        assert torch.equal(whole[-1], hidden)
 
 
 def test_a_drafter_of_a_shorter_context_guesses_up_to_there_and_is_silent_then(

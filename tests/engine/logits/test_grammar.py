@@ -130,7 +130,7 @@ def wanted(grammars: Grammars, model: LlamaModel) -> list[Request]:
     return made
 
 
-class Copier:
+class Copier(Drafter):
     """Knows the answers, and guesses something else beside each of their tokens."""
 
     name, context_length = "copier", 512

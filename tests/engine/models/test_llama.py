@@ -14,6 +14,7 @@ from transformers import PreTrainedModel
 
 from tests.engine.models.checkpoints import CONTEXT, Pair, save, tokens
 from tests.engine.models.runs import PAGE_SIZE, chunks, multiplies_bfloat16, step, whole
+from tests.kernels.choosing import kernels
 
 _CLOSE = 1e-4
 
@@ -38,6 +39,35 @@ def test_hidden_states_are_transformers_after_the_last_norm(family: Pair) -> Non
     batch = RaggedBatch.build([SequenceRows(20, 0, range(3))], PAGE_SIZE)
     hidden = family.ours.forward(ids, batch, family.ours.new_pool(3, PAGE_SIZE))
     assert (hidden - expected).abs().max() < _CLOSE
+
+
+def states(model: LlamaModel, ids: Tensor, layers: range) -> Tensor:
+    """What enters ``layers`` at each of ``ids``, with a first chunk before the one that is asked for the rest."""
+    pool, parts = model.new_pool(3, PAGE_SIZE), []
+    for context, part in ((0, ids[:7]), (7, ids[7:])):
+        batch = RaggedBatch.build([SequenceRows(len(part), context, range(3))], PAGE_SIZE)
+        kept = torch.empty(len(part), len(layers), model.config.hidden_size)
+        hidden = model.forward(part, batch, pool, layers, kept)
+        assert torch.equal(kept[:, -1], hidden)
+        parts.append(kept)
+    return torch.cat(parts)
+
+
+@pytest.mark.parametrize("kind", ["native", "torch"])
+def test_what_enters_each_layer_is_what_it_is_in_transformers(family: Pair, kind: str) -> None:
+    ids, last = tokens(20), family.ours.config.layers + 1
+    with torch.no_grad():
+        expected = family.theirs.base_model(ids[None], output_hidden_states=True)
+    with kernels(kind if family.ours.compiled else "torch"):
+        model = LlamaModel.load(family.directory, dtype="float32")
+    kept = states(model, ids, range(last + 1))
+    assert (model.compiled is not None) == (kind == "native" and family.ours.compiled is not None)
+    for layer, theirs in enumerate((*expected.hidden_states[:-1], None, expected.last_hidden_state)):
+        assert theirs is None or (kept[:, layer] - theirs[0]).abs().max() < _CLOSE
+    assert torch.equal(model.embed(ids), kept[:, 0])
+    with torch.no_grad():
+        normed = family.theirs.base_model.norm(kept[:, last - 1])
+    assert (kept[:, last] - normed).abs().max() < _CLOSE
 
 
 def test_a_prompt_in_several_chunks_and_single_tokens_has_the_same_logits(family: Pair) -> None:

@@ -22,8 +22,9 @@ pytestmark = pytest.mark.timeout(300)  # whichever test comes first waits for a 
 AT_ONCE, AT_WORK = 7, 8
 DEADLY = f"""
 import os, signal, time
+from outrider.engine.speculation import Drafter
 
-class Deadly:
+class Deadly(Drafter):
     name = "deadly"
 
     def __init__(self, context):
@@ -34,9 +35,6 @@ class Deadly:
             os.kill(os.getpid(), signal.SIGKILL)
         if opening.tokens[0] == {AT_WORK}:
             self.doomed.add(session)
-
-    def commit(self, session, length, tokens):
-        pass
 
     def close(self, session):
         self.doomed.discard(session)

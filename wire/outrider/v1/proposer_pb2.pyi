@@ -8,18 +8,20 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class DraftRequest(_message.Message):
-    __slots__ = ("hello", "opens", "commits", "closes", "rests")
+    __slots__ = ("hello", "opens", "commits", "closes", "rests", "states")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     OPENS_FIELD_NUMBER: _ClassVar[int]
     COMMITS_FIELD_NUMBER: _ClassVar[int]
     CLOSES_FIELD_NUMBER: _ClassVar[int]
     RESTS_FIELD_NUMBER: _ClassVar[int]
+    STATES_FIELD_NUMBER: _ClassVar[int]
     hello: VerifierHello
     opens: _containers.RepeatedCompositeFieldContainer[OpenSession]
     commits: _containers.RepeatedCompositeFieldContainer[CommitTokens]
     closes: _containers.RepeatedScalarFieldContainer[int]
     rests: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, hello: _Optional[_Union[VerifierHello, _Mapping]] = ..., opens: _Optional[_Iterable[_Union[OpenSession, _Mapping]]] = ..., commits: _Optional[_Iterable[_Union[CommitTokens, _Mapping]]] = ..., closes: _Optional[_Iterable[int]] = ..., rests: _Optional[_Iterable[int]] = ...) -> None: ...
+    states: _containers.RepeatedCompositeFieldContainer[HiddenStates]
+    def __init__(self, hello: _Optional[_Union[VerifierHello, _Mapping]] = ..., opens: _Optional[_Iterable[_Union[OpenSession, _Mapping]]] = ..., commits: _Optional[_Iterable[_Union[CommitTokens, _Mapping]]] = ..., closes: _Optional[_Iterable[int]] = ..., rests: _Optional[_Iterable[int]] = ..., states: _Optional[_Iterable[_Union[HiddenStates, _Mapping]]] = ...) -> None: ...
 
 class VerifierHello(_message.Message):
     __slots__ = ("instance", "vocabulary")
@@ -61,6 +63,16 @@ class CommitTokens(_message.Message):
     tokens: bytes
     def __init__(self, session: _Optional[int] = ..., length: _Optional[int] = ..., tokens: _Optional[bytes] = ...) -> None: ...
 
+class HiddenStates(_message.Message):
+    __slots__ = ("session", "start", "states")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    STATES_FIELD_NUMBER: _ClassVar[int]
+    session: int
+    start: int
+    states: bytes
+    def __init__(self, session: _Optional[int] = ..., start: _Optional[int] = ..., states: _Optional[bytes] = ...) -> None: ...
+
 class DraftResponse(_message.Message):
     __slots__ = ("hello", "trees")
     HELLO_FIELD_NUMBER: _ClassVar[int]
@@ -70,14 +82,18 @@ class DraftResponse(_message.Message):
     def __init__(self, hello: _Optional[_Union[ProposerHello, _Mapping]] = ..., trees: _Optional[_Iterable[_Union[Tree, _Mapping]]] = ...) -> None: ...
 
 class ProposerHello(_message.Message):
-    __slots__ = ("instance", "drafter", "context_length")
+    __slots__ = ("instance", "drafter", "context_length", "layers", "whole")
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
     DRAFTER_FIELD_NUMBER: _ClassVar[int]
     CONTEXT_LENGTH_FIELD_NUMBER: _ClassVar[int]
+    LAYERS_FIELD_NUMBER: _ClassVar[int]
+    WHOLE_FIELD_NUMBER: _ClassVar[int]
     instance: str
     drafter: str
     context_length: int
-    def __init__(self, instance: _Optional[str] = ..., drafter: _Optional[str] = ..., context_length: _Optional[int] = ...) -> None: ...
+    layers: _containers.RepeatedScalarFieldContainer[int]
+    whole: bool
+    def __init__(self, instance: _Optional[str] = ..., drafter: _Optional[str] = ..., context_length: _Optional[int] = ..., layers: _Optional[_Iterable[int]] = ..., whole: _Optional[bool] = ...) -> None: ...
 
 class Tree(_message.Message):
     __slots__ = ("session", "length", "tokens", "parents", "confidences", "proposals")

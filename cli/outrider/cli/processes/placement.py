@@ -10,7 +10,7 @@ from outrider.mesh.config import EffectiveSetting
 from outrider.mesh.errors import ConfigError
 
 SHIPPED = "pocket"
-DRAFTERS_BESIDE_PROPOSERS = "ngram,suffix"
+DRAFTERS_BESIDE_PROPOSERS = "auto,-model"
 """The verifier's local drafters when proposers run the draft model."""
 DRAFTERS_WITH_MODEL = "auto,model"
 """The verifier's local drafters when it runs a given draft model; ``auto`` alone means none on a GPU."""
@@ -108,7 +108,8 @@ def _proposer_reason(settings: SettingsByKind) -> str:
 
 def _allows_draft_model(verifier: Mapping[str, EffectiveSetting]) -> bool:
     drafters = verifier["drafters"]
-    return drafters.source == "default" or not {"auto", "model"}.isdisjoint(drafters.value)
+    named = set(drafters.value)
+    return drafters.source == "default" or (not {"auto", "model"}.isdisjoint(named) and "-model" not in named)
 
 
 def share_cores(cores: int, verifiers: int, proposers: int, settings: SettingsByKind) -> dict[str, dict[str, int]]:

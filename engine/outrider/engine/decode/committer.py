@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from outrider.engine.decode.outcome import CommittedTokens, OpenedSequence, Outcome, Tally
+from outrider.engine.decode.outcome import CommittedStates, CommittedTokens, OpenedSequence, Outcome, Tally
 from outrider.engine.decode.page_cache import PageCache
 from outrider.engine.decode.roster import Roster
 from outrider.engine.decode.runner import NOTHING, DrawnRows, Runner, Work
@@ -15,6 +15,7 @@ from outrider.engine.scheduling.estimate import Estimate
 from outrider.engine.scheduling.scheduler import Scheduler
 from outrider.engine.speculation import NO_GUESSES, MergedTree
 from outrider.engine.speculation.acceptance.accept import AcceptedPath, walk
+from outrider.engine.speculation.drafters.states import States
 from outrider.engine.speculation.policy.guessing import Guessing
 
 _NO_TOKEN = "the request's own rules (bad_words, min_tokens, a grammar) leave no token to go on with"
@@ -57,6 +58,13 @@ class Committer:
 
     def commit(self, work: Work, drawn: DrawnRows) -> None:
         """Applies what one sequence's rows drew."""
+        sequence, start = work.sequence, work.sequence.cached
+        rows = self._apply(work, drawn)
+        if drawn.states is not None and sequence.finish is None and sequence.request.speculates:
+            self._show(sequence, start, drawn.states if rows is None else drawn.states.at(rows))
+
+    def _apply(self, work: Work, drawn: DrawnRows) -> list[int] | None:
+        """See `commit`; returns the rows of a tree that were accepted, None for a chunk of prompt."""
         sequence, guesses = work.sequence, work.guesses
         if sequence.echoed < len(sequence.request.prompt):
             self._echo(work, drawn.prompt)
@@ -65,7 +73,7 @@ class Committer:
             self._cache.offer(sequence)
             if work.draws:
                 self._decide(sequence, AcceptedPath([0], drawn.tokens), NO_GUESSES, drawn)
-            return
+            return None
         accepted = walk(guesses.tokens, guesses.parents, drawn.tokens)
         cached, length = sequence.cached + len(accepted.rows), len(sequence.tokens)
         if guesses:
@@ -76,6 +84,19 @@ class Committer:
         if sequence.finish is None:
             self._scheduler.commit(sequence, cached)
             self._cache.offer(sequence)
+        return accepted.rows
+
+    def _show(self, sequence: Sequence, start: int, states: States) -> None:
+        """Passes ``states`` of tokens from ``start`` on to drafters, without those that drafters have already.
+
+        Those are computed again after a preemption.
+        """
+        known, end = max(sequence.stated - start, 0), start + len(states.rows)
+        if known < len(states.rows):
+            sequence.stated = end
+            shown = states.at(slice(known, None))
+            if self._guessing.see(sequence, start + known, shown):
+                self.outcome.states.append(CommittedStates(sequence.number, start + known, shown))
 
     def _echo(self, work: Work, scores: list[Score]) -> None:
         """Adds outputs of the prompt's tokens that have been computed, if the request echoes them."""
@@ -113,7 +134,7 @@ class Committer:
             self.end(sequence, finish, output, _why_refused(sequence) if finish is Finish.REFUSED else None)
             return
         self.outcome.outputs.append((sequence.request, output))
-        self._follow(sequence, length, tokens, accepted.rows[-1])
+        self._follow(sequence, length, tokens)
 
     def _on_first_token(self, sequence: Sequence) -> None:
         sequence.first_at = self._scheduler.now()
@@ -126,11 +147,11 @@ class Committer:
         complete = length - len(sequence.request.prompt) >= sequence.request.max_tokens
         return Finish.LENGTH if full or complete else None
 
-    def _follow(self, sequence: Sequence, length: int, tokens: list[int], row: int) -> None:
+    def _follow(self, sequence: Sequence, length: int, tokens: list[int]) -> None:
         if not sequence.request.speculates:
             return
         self.outcome.committed.append(CommittedTokens(sequence.number, length, tokens))
-        self._guessing.follow(sequence, length, tokens, row)
+        self._guessing.follow(sequence, length, tokens)
 
     def end(self, sequence: Sequence, finish: Finish, output: Output, error: str | None = None) -> None:
         """Ends a sequence with its last output, and an ``error`` if the sequence failed."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as Seq
 from time import perf_counter, sleep
 
@@ -21,7 +21,7 @@ from outrider.engine.requests.sequence import Request, Sequence
 from outrider.engine.scheduling.estimate import Estimate, TooLate
 from outrider.engine.scheduling.plan import Plan
 from outrider.engine.scheduling.scheduler import Scheduler
-from outrider.engine.speculation import DraftTree, MergedTree
+from outrider.engine.speculation import DraftTree, MergedTree, Traits
 from outrider.engine.speculation.policy.guessing import Guessing
 from outrider.engine.telemetry import NoTelemetry, Telemetry
 
@@ -92,7 +92,7 @@ class Engine:
     def has_news(self) -> bool:
         """Whether there is anything to deliver since the last step."""
         outcome = self._committer.outcome
-        return bool(outcome.outputs or outcome.opened or outcome.committed or outcome.closed)
+        return bool(outcome.outputs or outcome.opened or outcome.committed or outcome.states or outcome.closed)
 
     @property
     def lossy(self) -> bool:
@@ -184,6 +184,10 @@ class Engine:
         if (sequence := self._roster.sequences.get(number)) is not None:
             self.guessing.offer(sequence, tree, source)
 
+    def seen_by(self, remote: Mapping[str, Traits]) -> None:
+        """Notes which ``remote`` drafters need states of the target, by name."""
+        self.guessing.seen_by(remote, self._roster.sequences.values())
+
     def step(self) -> Outcome:
         """Runs one step over the running sequences; returns the outcome since the last step."""
         self._meter.begin()
@@ -227,7 +231,8 @@ class Engine:
         is at fault.
         """
         try:
-            drawn = self.runner.run(works) if works else []
+            layers = self.guessing.layers([work.sequence for work in works])
+            drawn = self.runner.run(works, layers) if works else []
         except Misplaced as error:
             self.tally.refused_draws += 1
             self._fail(error.sequence, error)

@@ -9,6 +9,7 @@ from typing import Any
 from outrider.engine.requests.output import Output
 from outrider.engine.requests.sequence import Request
 from outrider.engine.speculation import Opening
+from outrider.engine.speculation.drafters.states import States
 from outrider.engine.speculation.policy.counts import Counts
 from outrider.engine.telemetry import Distribution, Telemetry
 
@@ -39,6 +40,15 @@ class CommittedTokens:
 
 
 @dataclass(frozen=True, slots=True)
+class CommittedStates:
+    """States of decided tokens from ``start`` on, for remote drafters; the tokens come before them."""
+
+    number: int
+    start: int
+    states: States
+
+
+@dataclass(frozen=True, slots=True)
 class QueuePlace:
     """Place of a new request: sequences ahead of it, and expected seconds until its first token."""
 
@@ -56,6 +66,7 @@ class Outcome:
     outputs: list[tuple[Request, Output]] = field(default_factory=list)
     opened: list[OpenedSequence] = field(default_factory=list)
     committed: list[CommittedTokens] = field(default_factory=list)
+    states: list[CommittedStates] = field(default_factory=list)
     closed: list[int] = field(default_factory=list)
     paused: frozenset[str] = frozenset()
     spans: Mapping[str, Any] | None = None

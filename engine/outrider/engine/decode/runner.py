@@ -20,6 +20,7 @@ from outrider.engine.sampling import Dice, Sampling, draws
 from outrider.engine.scheduling.cost_curve import CostCurve
 from outrider.engine.speculation import NO_GUESSES, Acceptance, MergedTree, VerifiedTree
 from outrider.engine.speculation.acceptance.accept import Race
+from outrider.engine.speculation.drafters.states import States
 from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.kernels.kv_compact import kv_compact
 from outrider.kernels.race_sample import draw, edited_logits, race
@@ -65,11 +66,13 @@ class DrawnRows:
         tokens: the token of each row that draws, in order; `NOTHING` where no token may be drawn.
         logits: the target's logits at those rows, float32 [n, V]; None unless the request asks for log-probabilities.
         prompt: scores of the prompt's tokens that follow the rows, if the request asks for them.
+        states: states of all rows, if the step was to keep some.
     """
 
     tokens: list[int] = field(default_factory=list)
     logits: Tensor | None = None
     prompt: list[Score] = field(default_factory=list)
+    states: States | None = None
 
 
 @dataclass(slots=True)
@@ -91,20 +94,21 @@ class Runner:
         self.model, self.rule = model, rule or Race({})
         self.pool = model.new_pool(pages, page_size)
         self._page_size, self.times = page_size, RunTimes()
-        self._last: tuple[Seq[Work], Tensor] = [], torch.empty(0)
 
     def dice(self, sampling: Sampling) -> Dice | None:
         """A sequence's dice; None for greedy sampling."""
         return None if sampling.greedy else Dice(sampling.seed, self.model.config.vocab_size, self.model.device)
 
-    def run(self, works: Seq[Work]) -> list[DrawnRows]:
-        """Runs one forward pass over all rows; returns what each of ``works`` drew."""
+    def run(self, works: Seq[Work], layers: tuple[int, ...] = ()) -> list[DrawnRows]:
+        """Runs one forward pass over all rows; returns what each of ``works`` drew, with the states of ``layers``."""
         began = time.perf_counter()
         batch = self._batch([self._rows(work) for work in works])
         ids = np.array([token for work in works for token in work.tokens])
-        hidden = self.model.forward(torch.from_numpy(ids).to(self.model.device), batch, self.pool)
-        self._last = works, hidden
+        states = self._new_states(len(ids), layers)
+        hidden = self.model.forward(torch.from_numpy(ids).to(self.model.device), batch, self.pool, layers, states)
         results = [DrawnRows(prompt=prompt) for prompt in self._score(hidden, works)]
+        if states is not None:
+            _share(results, works, States(layers, states))
         counts = [_draw_count(work) for work in works]
         drawn_at = forwarded_at = time.perf_counter()
         if any(counts):
@@ -177,15 +181,9 @@ class Runner:
                 yield []
             start += len(work.tokens)
 
-    def hidden(self, sequence: Sequence, row: int) -> Tensor:
-        """The target's last hidden state, float32 [hidden_size], at one of the rows of the last step that draw."""
-        works, hidden = self._last
-        start = 0
-        for work in works:
-            if work.sequence is sequence:
-                return hidden[start + (row if work.guesses is not None else len(work.tokens) - 1)]
-            start += len(work.tokens)
-        raise LookupError(f"sequence {sequence.number} was not in the last step")
+    def _new_states(self, rows: int, layers: Seq[int]) -> Tensor | None:
+        shape = rows, len(layers), self.model.config.hidden_size
+        return torch.empty(shape, device=self.model.device) if layers else None
 
     def _batch(self, rows: list[SequenceRows]) -> RaggedBatch:
         return RaggedBatch.build(rows, self._page_size, device=self.model.device)
@@ -262,6 +260,13 @@ def _edits(works: Seq[Work], vocabulary: int, places: Seq[list[int]]) -> EditBat
                 raise Misplaced(sequence, "its mask belongs elsewhere")
             row += len(own)
     return batch
+
+
+def _share(results: Seq[DrawnRows], works: Seq[Work], states: States) -> None:
+    start = 0
+    for work, result in zip(works, results, strict=True):
+        end = start + len(work.tokens)
+        result.states, start = states.at(slice(start, end)), end
 
 
 def _fill(results: Seq[DrawnRows], works: Seq[Work], counts: Seq[int], logits: Tensor, drawn: list[int]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal, Protocol
@@ -50,8 +51,16 @@ class Forward(Protocol):
     @property
     def kv_dtypes(self) -> tuple[torch.dtype, ...]: ...
 
-    def forward(self, ids: Tensor, batch: RaggedBatch, pool: KvPool) -> Tensor: ...
+    def forward(
+        self,
+        ids: Tensor,
+        batch: RaggedBatch,
+        pool: KvPool,
+        layers: Sequence[int] = (),
+        states: Tensor | None = None,
+    ) -> Tensor: ...
     def logits(self, hidden: Tensor) -> Tensor: ...
+    def embed(self, ids: Tensor) -> Tensor: ...
 
 
 class LlamaModel:
@@ -216,13 +225,24 @@ class LlamaModel:
             quantization=self._quantization,
         )
 
-    def forward(self, ids: Tensor, batch: RaggedBatch, pool: KvPool) -> Tensor:
+    def forward(
+        self,
+        ids: Tensor,
+        batch: RaggedBatch,
+        pool: KvPool,
+        layers: Sequence[int] = (),
+        states: Tensor | None = None,
+    ) -> Tensor:
         """Runs a step; writes the rows' keys and values to their slots.
 
         Args:
             ids: int64 [rows], tokens sequence after sequence.
             batch: positions, parents and slots of the rows.
             pool: a pool from `new_pool`.
+            layers: the states to keep of each row. Of n layers, 0 to n - 1 are what enters the layer, counted from 0:
+                the residual stream with the results of all layers before. n is what enters the last norm, and n + 1
+                what leaves that.
+            states: float32 [rows, len(layers), hidden_size], filled with these states; None without ``layers``.
 
         Returns:
             float32 [rows, hidden_size] after the last norm.
@@ -230,11 +250,15 @@ class LlamaModel:
         Raises:
             IndexError: a position or an id is out of the model's range.
         """
-        return self._forward.forward(ids, batch, pool)
+        return self._forward.forward(ids, batch, pool, layers, states)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits, float32 [n, vocab_size], of rows [n, hidden_size] from `forward`."""
         return self._forward.logits(hidden)
+
+    def embed(self, ids: Tensor) -> Tensor:
+        """Float32 [n, hidden_size] that enters the first layer for int64 [n] ids of the vocabulary."""
+        return self._forward.embed(ids)
 
 
 def _checkpoint(path: Path, quantization: Quantization | None) -> WeightSource:

@@ -99,6 +99,8 @@ class Sequence:
         first_at: when the first token was decided, on the same clock; 0.0 before that.
         fetched: tokens of pages that arrived for the sequence, by where they came from.
         verified: number of steps that verified guesses and accepted as many as the index says.
+        stated: number of leading tokens whose hidden states drafters have got.
+        whole: whether drafters need the hidden states of all tokens.
     """
 
     request: Request
@@ -127,6 +129,8 @@ class Sequence:
     first_at: float = 0.0
     fetched: dict[PageSource, int] = field(default_factory=dict)
     verified: list[int] = field(default_factory=list)
+    stated: int = 0
+    whole: bool = False
 
     @classmethod
     def start(cls, request: Request, number: int, dice: Dice | None) -> Sequence:

@@ -29,16 +29,21 @@ class SequencePages:
 
     def reuse(self, sequence: Sequence) -> None:
         """Takes published pages that hold the beginning of the sequence; its last token always runs."""
-        usable = 0 if sequence.scoring else (len(sequence.tokens) - 1) // self._size
-        sequence.pages = self.pages.match([self._hash(sequence, index) for index in range(usable)])
+        sequence.pages = self.pages.match(self._usable(sequence))
         sequence.published = len(sequence.pages)
         sequence.cached = len(sequence.pages) * self._size
 
     def chain(self, sequence: Sequence) -> tuple[list[bytes], int]:
         """Hashes of the pages that `reuse` could take, and how many leading ones are in the table."""
-        usable = 0 if sequence.scoring else (len(sequence.tokens) - 1) // self._size
-        hashes = [self._hash(sequence, index) for index in range(usable)]
+        hashes = self._usable(sequence)
         return hashes, self.pages.leading(hashes)
+
+    def _usable(self, sequence: Sequence) -> list[bytes]:
+        """Hashes of the pages in which no token has to run: for its score, its hidden states, or as the last one."""
+        tokens = len(sequence.tokens) - 1
+        if sequence.scoring or sequence.whole:
+            tokens = 0 if sequence.scoring else min(tokens, sequence.stated)
+        return [self._hash(sequence, index) for index in range(tokens // self._size)]
 
     def grow(self, sequence: Sequence, tokens: int, cause: str = "sequence") -> None:
         """Allocates pages for ``tokens`` tokens; on `OutOfPages` the sequence keeps those allocated so far.

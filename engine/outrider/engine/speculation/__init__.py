@@ -5,12 +5,8 @@ from outrider.engine.speculation.drafters.drafter import (
     Drafter,
     DrafterContext,
     DrafterError,
-    HiddenDrafter,
     Opening,
-    PricedDrafter,
-    ReadingDrafter,
-    RememberingDrafter,
-    RestingDrafter,
+    Traits,
 )
 from outrider.engine.speculation.trees.proposals import Proposal
 from outrider.engine.speculation.trees.tree import NO_GUESSES, DraftTree, MergedTree, merge
@@ -23,14 +19,10 @@ __all__ = [
     "Drafter",
     "DrafterContext",
     "DrafterError",
-    "HiddenDrafter",
     "MergedTree",
     "Opening",
-    "PricedDrafter",
     "Proposal",
-    "ReadingDrafter",
-    "RememberingDrafter",
-    "RestingDrafter",
+    "Traits",
     "VerifiedTree",
     "merge",
 ]

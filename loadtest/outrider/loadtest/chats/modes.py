@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from outrider.loadtest.load.turns import installed_drafters
 from outrider.loadtest.meshes import local_mesh
 from outrider.loadtest.meshes.local_mesh import LocalMesh
 
@@ -27,7 +28,7 @@ MODES = {
     "control": Mode("off", drafts=False),
     "on": Mode({}),
     "always": Mode({}, program=local_mesh.ALWAYS),
-    **{name: Mode({"drafters": [name]}) for name in ("model", "ngram", "suffix")},
+    **{name: Mode({"drafters": [name]}) for name in installed_drafters()},
 }
 """``control`` is a second ``off``; ``on`` is the default."""
 

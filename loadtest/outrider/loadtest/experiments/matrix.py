@@ -32,7 +32,7 @@ from outrider.loadtest.report import matrix_report
 MODES: dict[str, Any] = {
     "off": "off",
     "fast": "off",
-    **{name: {"drafters": [name]} for name in ("model", "ngram", "suffix", "medusa")},
+    **{name: {"drafters": [name]} for name in turns.installed_drafters()},
     "on": {},
 }
 """``speculation`` of each mode's requests."""

@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Iterator, Sequence
 from functools import partial
+from importlib.metadata import entry_points
 from typing import Any
 
 import msgspec
@@ -13,6 +14,11 @@ from outrider.loadtest.load import client
 from outrider.loadtest.load.arrivals import Closed, Send
 from outrider.loadtest.load.prompts import unique
 from outrider.loadtest.load.summary import Summary, median, summarize
+
+
+def installed_drafters() -> list[str]:
+    """Names of the installed drafters, each also a mode of measurements: that drafter only."""
+    return sorted(point.name for point in entry_points(group="outrider.drafters"))
 
 
 class Case(msgspec.Struct, frozen=True):

@@ -8,20 +8,18 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from outrider.loadtest.load.turns import Case, Matrix, Turn
+from outrider.loadtest.load.turns import Case, Matrix, Turn, installed_drafters
 from outrider.loadtest.report import bars
 from outrider.loadtest.report.bars import Bar
 from outrider.loadtest.report.bench_report import machine
 
-SINGLE = ("model", "ngram", "suffix", "medusa")
-"""Modes with one drafter only."""
 GREEDY, SAMPLED, HARMLESS, MERGED = 2.5, 2.2, 0.98, 0.98
 """Least ratios to plain decoding: one greedy request, one at temperature 1, any case; and to the best drafter."""
 
 
 def best_single(matrix: Matrix, case: Case) -> str:
     """The fastest single drafter; empty if none ran."""
-    single = [mode for mode in SINGLE if mode in matrix.modes]
+    single = [mode for mode in installed_drafters() if mode in matrix.modes]
     return max(single, key=lambda mode: matrix.ratio(case, mode), default="")
 
 

@@ -29,4 +29,5 @@ struct outrider_decoder {
   virtual ~outrider_decoder() = default;
   virtual Fault forward(const Step& step) = 0;
   virtual void logits(const float* hidden, long rows, float* out) = 0;
+  virtual void embeddings(const int64_t* ids, long rows, float* out) const = 0;
 };

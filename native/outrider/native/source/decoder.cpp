@@ -66,6 +66,10 @@ void outrider_decoder_logits(outrider_decoder* decoder, const float* hidden, int
   decoder->logits(hidden, rows, out);
 }
 
+void outrider_decoder_embed(const outrider_decoder* decoder, const int64_t* ids, int64_t rows, float* out) {
+  decoder->embeddings(ids, rows, out);
+}
+
 void outrider_roll(const uint64_t* seeds, const int64_t* positions, int64_t n, int64_t vocabulary, float* out) {
   for (int64_t i = 0; i < n; i++) roll(seeds[i], (uint32_t)positions[i], vocabulary, out + i * vocabulary);
 }

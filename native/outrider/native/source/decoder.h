@@ -39,6 +39,10 @@ class Decoder final : public outrider_decoder {
     for (long r = 0; r < rows; r++) std::memcpy(out + r * vocabulary, padded + r * width, vocabulary * sizeof(float));
   }
 
+  void embeddings(const int64_t* ids, long rows, float* out) const override {
+    for (long r = 0; r < rows; r++) scaled_embedding(ids[r], out + r * m_.hidden);
+  }
+
  private:
   Fault check(const Step& step) const {
     for (long r = 0; r < step.rows; r++) {
@@ -73,6 +77,7 @@ class Decoder final : public outrider_decoder {
     for (int i = 0; i < m_.layers; i++) {
       const Layer& layer = m_.layer[i];
       norm(step.rows, delta, after, layer.attention_norm);
+      tap(step, i, x_);
       multiply(layer.qkv, a_, inner_, step.rows, qkv_, qkv_width_);
       with_pages(step.pool, i, [&](const auto& pages) {
         team_.ranges(step.rows, [&](long first, long last) { turn(step, layer, pages, first, last); });
@@ -90,6 +95,17 @@ class Decoder final : public outrider_decoder {
     team_.ranges(step.rows, [&](long first, long last) {
       for (long r = first; r < last; r++) normed(r, delta, after, m_.norm, step.hidden + r * m_.hidden);
     });
+    tap(step, m_.layers, x_);
+    tap(step, m_.layers + 1, step.hidden);
+  }
+
+  // Copies the rows [rows, hidden] that enter `layer`, if the step asks for them.
+  void tap(const Step& step, int layer, const float* rows) {
+    const size_t size = m_.hidden * sizeof(float);
+    for (int t = 0; t < step.taps; t++)
+      if (step.layers[t] == layer)
+        for (long r = 0; r < step.rows; r++)
+          std::memcpy(step.states + (r * step.taps + t) * m_.hidden, rows + r * m_.hidden, size);
   }
 
   void norm(long rows, const float* delta, const float* after, const float* weight) {

@@ -176,7 +176,7 @@ class Drafts {
     for (const Work& work : works_) lay_out(work);
     hidden_.resize(ids_.size() * model_.hidden);
     Step step{ids_.data(), positions_.data(), sequences_.data(), pool_, hidden_.data(), (int32_t)sequences_.size(),
-              (int32_t)ids_.size()};
+              (int32_t)ids_.size(), 0, nullptr, nullptr};
     if (decoder_.forward(step) == OUTRIDER_NO_FAULT) return attach_guesses();
     for (Work& work : works_) {  // an id or a position that the model does not have
       restart(*work.session);

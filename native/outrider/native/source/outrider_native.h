@@ -148,6 +148,9 @@ typedef struct outrider_step {
   float *hidden; /* [rows, hidden]: the result */
   int32_t count; /* of the sequences */
   int32_t rows;
+  int32_t taps;          /* number of states that are kept of each row */
+  const int32_t *layers; /* [taps]: the layer that a state enters; behind the last one comes the last norm, then the end */
+  float *states;         /* [rows, taps, hidden]: a further result */
 } outrider_step;
 
 typedef enum outrider_fault {
@@ -166,6 +169,8 @@ void outrider_decoder_free(outrider_decoder *decoder);
 outrider_fault outrider_decoder_forward(outrider_decoder *decoder, const outrider_step *step);
 /* float32 [rows, vocabulary] of [rows, hidden] that `forward` wrote. */
 void outrider_decoder_logits(outrider_decoder *decoder, const float *hidden, int64_t rows, float *out);
+/* float32 [rows, hidden] of ids of the vocabulary: what enters the first layer. */
+void outrider_decoder_embed(const outrider_decoder *decoder, const int64_t *ids, int64_t rows, float *out);
 
 /* The draw. */
 

@@ -26,13 +26,15 @@ from outrider.engine.requests.parameters import Speculation
 from outrider.engine.requests.sequence import Request
 from outrider.engine.sampling import Sampling
 from outrider.engine.settings import EngineSettings
+from outrider.engine.speculation.drafters.drafter import traits_of
+from outrider.engine.speculation.policy.plugins import installed
 from outrider.engine.target import Target
 from outrider.engine.text import Tokenizer
 from outrider.verifier.requests.conversion import frame
 from outrider.wire.frames import encode_frame
 
-SINGLE = ("model", "ngram", "suffix")
-"""Modes of one drafter."""
+SINGLE = tuple(name for name, plugin in installed().items() if traits_of(plugin).auto)
+"""Modes of one drafter: those of ``auto``."""
 MODES: dict[str, list[str]] = {"off": [], "again": [], **{name: [name] for name in SINGLE}, "on": list(SINGLE)}
 """Drafters of each mode."""
 WORKLOADS = ("code", "edit")

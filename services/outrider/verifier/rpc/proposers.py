@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import grpc
-from outrider.engine.decode.outcome import CommittedTokens, OpenedSequence, Outcome
+from outrider.engine.decode.outcome import CommittedStates, CommittedTokens, OpenedSequence, Outcome
 from outrider.engine.requests.sequence import Request
-from outrider.engine.speculation import DraftTree
+from outrider.engine.speculation import DraftTree, Traits
 from outrider.mesh import rpc
 from outrider.mesh.registry import Member, Registry, State
 from outrider.mesh.tasks import Tasks
@@ -22,14 +22,13 @@ from outrider.mesh.telemetry import get_logger, timeline, traceparent
 from outrider.v1 import proposer_pb2 as pb
 from outrider.v1.proposer_pb2_grpc import ProposerStub
 from outrider.verifier.requests.conversion import sampling_to_proto
-from outrider.verifier.rpc.proposer_link import Link, trees_of
+from outrider.verifier.rpc.proposer_link import Link, needs, trees_of
 from outrider.wire.ids import pack_ids
 from outrider.wire.residency import may_hold
 
 Offer = Callable[[list[tuple[int, DraftTree]], str], None]
 
 _RETRY_S = 0.5
-_MOST_UNSENT = 4000
 
 _log = get_logger("drafting")
 
@@ -55,6 +54,8 @@ class RemoteDrafting:
         offer: called in the event loop with the trees of one message and the name of their source.
         joined: called in the event loop with the drafter's name when a proposer joins.
         working: called in the event loop with True when a first proposer guesses, with False when the last one stops.
+        seeing: called in the event loop with the drafters that need states of the target, by name, when these change.
+        last_layer: the last states that the target has (see `outrider.engine.speculation.Traits`).
     """
 
     def __init__(
@@ -66,11 +67,14 @@ class RemoteDrafting:
         offer: Offer,
         joined: Callable[[str], None] = lambda drafter: None,
         working: Callable[[bool], None] = lambda works: None,
+        seeing: Callable[[dict[str, Traits]], None] = lambda traits: None,
+        last_layer: int = 0,
     ) -> None:
         self._hello = pb.VerifierHello(instance=instance, vocabulary=vocabulary)
         self._vocabulary, self._registry = vocabulary, registry
         self._spawn, self._offer, self._joined = tasks.spawn, offer, joined
         self._working, self._has_worked = working, False
+        self._seeing, self._last_layer = seeing, last_layer
         self._sessions: dict[int, _Session] = {}
         self._links: dict[str, Link] = {}
         self._paused: frozenset[str] = frozenset()
@@ -100,6 +104,8 @@ class RemoteDrafting:
             self._place(session)
         for committed in outcome.committed:
             self._commit(committed)
+        for states in outcome.states:
+            self._show(states)
         for number in outcome.closed:
             if (closed := self._sessions.pop(number, None)) is not None:
                 for drafter, link in closed.links.items():
@@ -140,7 +146,7 @@ class RemoteDrafting:
         if number in link.outgoing.rests:
             link.outgoing.rests.remove(number)
         if length < len(session.tokens):
-            self._send_tokens(link, number, length, session.tokens[length:])
+            link.commit(number, length, session.tokens[length:])
 
     def _close(self, number: int, link: Link, resting: bool) -> None:
         link.sessions -= 1
@@ -154,15 +160,19 @@ class RemoteDrafting:
             return
         session.tokens.extend(committed.tokens)
         for drafter, link in session.links.items():
-            if drafter not in session.resting:
-                self._send_tokens(link, committed.number, committed.length, committed.tokens)
+            resting = drafter in session.resting
+            if not resting or link.traits.layers:
+                link.commit(committed.number, committed.length, committed.tokens)
+            if resting and link.traits.layers:
+                session.resting[drafter] = len(session.tokens)
+                if committed.number not in link.outgoing.rests:
+                    link.outgoing.rests.append(committed.number)
 
-    def _send_tokens(self, link: Link, number: int, length: int, tokens: list[int]) -> None:
-        link.outgoing.commits.add(session=number, length=length, tokens=pack_ids(tokens))
-        link.unsent += 1
-        link.news.set()
-        if link.unsent > _MOST_UNSENT and link.call is not None:
-            link.call.cancel()
+    def _show(self, committed: CommittedStates) -> None:
+        """Sends states, also of paused sessions: they would be missing later."""
+        if (session := self._sessions.get(committed.number)) is not None:
+            for link in session.links.values():
+                link.show(committed)
 
     def _place(self, session: _Session) -> None:
         """Opens the session at the least loaded proposer of each drafter that the session lacks."""
@@ -228,9 +238,14 @@ class RemoteDrafting:
 
     def _receive(self, link: Link, response: pb.DraftResponse) -> None:
         if response.HasField("hello"):
-            link.drafter = response.hello.drafter
+            traits = Traits(layers=tuple(response.hello.layers), whole=response.hello.whole)
+            if traits.layers and max(traits.layers) > self._last_layer:
+                _log.warning("proposer not used", proposer=link.member.instance, layers=list(traits.layers))
+                return
+            link.drafter, link.traits = response.hello.drafter, traits
             self._links[link.member.instance] = link
             self._joined(link.drafter)
+            self._note_seeing(link)
             _log.info("proposer joined", proposer=link.member.instance, drafter=link.drafter)
             for session in self._sessions.values():
                 self._place(session)
@@ -238,9 +253,18 @@ class RemoteDrafting:
             events.message("trees", True, [(tree.session, tree.length) for tree in response.trees])
         self._offer(list(trees_of(response, link.drafter)), link.member.instance)
 
+    def _note_seeing(self, changed: Link) -> None:
+        if changed.traits.layers:
+            seeing: dict[str, list[Link]] = {}
+            for link in self._links.values():
+                if link.traits.layers:
+                    seeing.setdefault(link.drafter, []).append(link)
+            self._seeing({drafter: needs(links) for drafter, links in seeing.items()})
+
     def _drop_link(self, link: Link) -> None:
         if self._links.get(link.member.instance) is link:
             del self._links[link.member.instance]
+            self._note_seeing(link)
         for session in self._sessions.values():
             if session.links.get(link.drafter) is link:
                 del session.links[link.drafter]

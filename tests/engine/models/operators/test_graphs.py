@@ -18,15 +18,16 @@ from outrider.engine.models.operators.eager import EagerForward
 from outrider.engine.models.operators.graphs import CudaCapture, GraphForward
 from outrider.engine.models.weights import Packer, WeightLoader
 from outrider.kernels import backend
-from outrider.kernels.batch import SequenceRows
+from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.kernels.pool import KvPool
 from torch import Tensor
 
-from tests.engine.models.checkpoints import save, tokens
+from tests.engine.models.checkpoints import SHAPE, save, tokens
 from tests.engine.models.runs import PAGE_SIZE, step
 from tests.kernels.device import DEVICE, noise
 
 _PAGES = 40
+HIDDEN = SHAPE["hidden_size"]
 _TREE = [-1, 0, 0, 2, 2]
 
 
@@ -112,6 +113,18 @@ def test_a_captured_step_has_the_bits_of_an_eager_step(models: Models) -> None:
         assert all(torch.equal(a, b) for a, b in zip(expected, actual, strict=True))
         assert torch.equal(pools[0].data, pools[1].data)
     assert (again.captured, again.replayed) == (1, 1)
+
+
+def test_a_captured_step_keeps_the_states_that_an_eager_step_keeps(models: Models) -> None:
+    captured, again, pools = models.captured(), models.again, (models.pool(), models.pool())
+    ids, layers, last = tokens(12).to(DEVICE), (0, 1, 2), (2,)
+    for rows, asked in ((3, ()), (3, ()), (3, layers), (2, layers), (4, layers), (4, last), (4, last)):
+        kept = [torch.full((rows, len(asked), HIDDEN), torch.nan, device=DEVICE) for _ in pools]
+        for model, pool, own in zip((models.plain, captured), pools, kept, strict=True):
+            batch = RaggedBatch.build([SequenceRows(rows, 0, range(4))], PAGE_SIZE, DEVICE)
+            model.forward(ids[:rows], batch, pool, asked, own)
+        assert torch.equal(*kept)
+    assert (again.captured, again.replayed) == (3, 3)
 
 
 def test_steps_of_too_many_rows_run_as_they_come(models: Models) -> None:

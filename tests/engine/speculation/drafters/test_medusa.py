@@ -10,7 +10,7 @@ import torch
 from outrider.engine.models import pocket
 from outrider.engine.models.llama import LlamaModel
 from outrider.engine.sampling import Sampling
-from outrider.engine.speculation import DrafterContext, DrafterError, DraftTree, HiddenDrafter, Opening
+from outrider.engine.speculation import DrafterContext, DrafterError, DraftTree, Opening
 from outrider.engine.speculation.drafters.medusa_drafter import MedusaDrafter, likeliest
 from outrider.engine.text import Tokenizer
 from outrider.kernels.batch import RaggedBatch, SequenceRows
@@ -80,7 +80,7 @@ def test_published_heads_load_and_score_as_in_the_paper(
     tensors = published(tied)
     made = drafter(save(tmp_path, tensors, kind), target)
     hidden = torch.randn(4, HIDDEN, generator=torch.Generator().manual_seed(1))
-    assert isinstance(made, HiddenDrafter)
+    assert made.traits.layers == (target.config.layers + 1,)
     torch.testing.assert_close(made.heads(hidden), by_hand(tensors, target, hidden), rtol=1e-4, atol=1e-4)
 
 
@@ -104,8 +104,8 @@ def test_a_published_checkpoint_guesses_as_the_trained_modules(target: LlamaMode
     (tmp_path / "config.json").write_text(json.dumps(config))
     torch.save(trained.state_dict(), tmp_path / "medusa_lm_head.pt")
     made, hidden = drafter(tmp_path, target, children=1), torch.randn(HIDDEN)
-    made.open(1, Opening([1, 2, 3], Sampling(0.0), 63))
-    made.see(1, hidden)
+    made.open(1, Opening([1, 2, 3, 4], Sampling(0.0), 63))
+    made.see(1, 2, hidden[None, None])
     [(_, tree)] = made.draft()
     assert tree.tokens == [int(head(hidden).argmax()) for head in trained]
     assert tree.confidences[0] == pytest.approx(float(trained[0](hidden).softmax(-1).max()), rel=1e-4)
@@ -178,7 +178,9 @@ def test_each_head_guesses_by_the_dice_of_its_position(target: LlamaModel, tmp_p
     made.open(4, Opening([1, 2, 3], sampling, 63))
     assert made.draft() == []
     made.commit(4, 3, [7, 8])
-    made.see(4, hidden)
+    made.see(4, 0, hidden[None, None])
+    assert made.draft() == []
+    made.see(4, 3, hidden[None, None])
     [(session, tree)] = made.draft()
     assert (session, tree.length, len(tree.tokens)) == (4, 5, 20)
     scores = sampling.shape(by_hand(tensors, target, hidden[None])[:, 0])

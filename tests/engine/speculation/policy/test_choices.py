@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from outrider.engine.errors import SettingsError
 from outrider.engine.models import pocket
@@ -9,7 +11,7 @@ from outrider.engine.models.llama import LlamaModel
 from outrider.engine.sampling import Sampling
 from outrider.engine.settings import EngineSettings
 from outrider.engine.speculation import Opening
-from outrider.engine.speculation.policy.plugins import make_drafters, make_rule
+from outrider.engine.speculation.policy.plugins import drafter_names, make_drafters, make_rule, remote_names
 from outrider.engine.text import Tokenizer
 
 from tests.toy_model import save_toy
@@ -83,3 +85,24 @@ def test_the_shipped_target_has_the_shipped_heads_and_draft() -> None:
 def test_the_race_is_the_rule_unless_another_is_asked_for() -> None:
     rule = make_rule(EngineSettings())
     assert (rule.name, rule.lossy) == ("race", False)
+
+
+@pytest.mark.parametrize(
+    ("drafters", "more", "names"),
+    [
+        (["auto"], {}, ["model", "ngram", "suffix"]),
+        (["auto", "-suffix"], {}, ["model", "ngram"]),
+        (["-model", "auto"], {}, ["ngram", "suffix"]),
+        (["random", "auto"], {"model": "/toy"}, ["random", "ngram", "suffix"]),
+        (["auto"], {"device": "cuda"}, ["ngram", "suffix"]),
+        (["auto"], {"device": "cuda:1", "options": {"model": {"model": "pocket"}}}, ["ngram", "suffix"]),
+        (["auto"], {"model": "/toy", "options": {"model": {"model": "pocket"}}}, ["model", "ngram", "suffix"]),
+    ],
+)
+def test_auto_means_the_drafters_that_say_so(drafters: list[str], more: dict[str, Any], names: list[str]) -> None:
+    assert drafter_names(EngineSettings(drafters=drafters, **more)) == names
+
+
+def test_requests_may_name_drafters_that_a_proposer_may_bring() -> None:
+    assert {"model", "ngram", "random", "suffix"} <= set(remote_names())
+    assert "medusa" not in remote_names()

@@ -11,7 +11,7 @@ from outrider.engine.requests.parameters import Speculation
 from outrider.engine.requests.sequence import Request
 from outrider.engine.sampling import Sampling
 from outrider.engine.scheduling.cost_curve import CostCurve
-from outrider.engine.speculation import DraftTree, Opening
+from outrider.engine.speculation import DraftTree, Opening, Traits
 from outrider.engine.speculation.policy.drafter_policy import DrafterPolicy
 from outrider.engine.speculation.policy.local_drafter import LocalDrafter
 from outrider.engine.speculation.policy.sequence_choice import READING, SequenceChoice, StepForecast
@@ -101,6 +101,7 @@ class Dear(EverythingDrafter):
     """A drafter that steps wait for. Records the sequences that it is to leave out, and all commits."""
 
     name = "dear"
+    traits = Traits(priced=True, rests=True)
 
     def __init__(self, vocabulary: int, depth: int) -> None:
         super().__init__(vocabulary, depth)
@@ -119,9 +120,6 @@ class Dear(EverythingDrafter):
 
     def rest(self, session: int) -> None:
         self.rests.append(session)
-
-    def price(self, guess: float, second: float) -> None:
-        pass
 
     def draft(self) -> list[tuple[int, DraftTree]]:
         self.calls += 1

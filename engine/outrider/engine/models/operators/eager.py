@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from outrider.engine.models import rotary
 from outrider.engine.models.operators.layer import Layer, StepState
@@ -18,11 +20,15 @@ from torch import Tensor
 
 
 class EagerForward:
-    """Runs layer after layer. Keys and values are in float32; Triton kernels take every dtype, first the weights'."""
+    """Runs layer after layer. Keys and values are in float32; Triton kernels take every dtype, first the weights'.
+
+    Attributes:
+        hidden_size: width of the residual stream.
+    """
 
     def __init__(self, loader: WeightLoader[Linear], strict: bool) -> None:
         config = self._config = loader.config
-        self._strict, self._dtype = strict, loader.dtype
+        self._strict, self._dtype, self.hidden_size = strict, loader.dtype, config.hidden_size
         triton = takes_triton(loader.device)
         self.kv_dtypes = tuple(dict.fromkeys((loader.dtype, *POOL_DTYPES))) if triton else (torch.float32,)
         tiled = strict and not triton
@@ -44,9 +50,16 @@ class EagerForward:
         self._query_factor = 1.0 if config.query_scale == own else config.query_scale / own
 
     @torch.inference_mode()
-    def forward(self, ids: Tensor, batch: RaggedBatch, pool: KvPool) -> Tensor:
+    def forward(
+        self,
+        ids: Tensor,
+        batch: RaggedBatch,
+        pool: KvPool,
+        layers: Sequence[int] = (),
+        states: Tensor | None = None,
+    ) -> Tensor:
         """See `outrider.engine.models.llama.Forward`."""
-        return self.run(ids, batch.positions, batch.slots, self.plan(batch, pool), pool)
+        return self.run(ids, batch.positions, batch.slots, self.plan(batch, pool), pool, layers, states)
 
     def plan(self, batch: RaggedBatch, pool: KvPool) -> AttentionPlan:
         """The attention plan of a step."""
@@ -62,20 +75,42 @@ class EagerForward:
         )
 
     @torch.inference_mode()
-    def run(self, ids: Tensor, positions: Tensor, slots: Tensor, plan: AttentionPlan, pool: KvPool) -> Tensor:
+    def run(
+        self,
+        ids: Tensor,
+        positions: Tensor,
+        slots: Tensor,
+        plan: AttentionPlan,
+        pool: KvPool,
+        layers: Sequence[int] = (),
+        states: Tensor | None = None,
+    ) -> Tensor:
         """Runs a step with int64 ``positions`` and ``slots`` of rows, without work on the host."""
         scale = plan.scale * self._query_factor
         turns = {rope: table.index_select(0, positions) for rope, table in self._turns.items()}
         steps = {rope: StepState(plan, pool, slots, rows, rows * scale) for rope, rows in turns.items()}
-        x = self._embedding.index_select(0, ids).float()
-        if self._scale != 1:
-            x.mul_(self._scale)
-        delta: Tensor | None = None
+        x, delta = self.embed(ids), None
         for index, (layer, rope) in enumerate(zip(self._layers, self._ropes, strict=True)):
+            _keep(states, layers, index, x, delta)
             delta = layer(x, delta, steps[rope], index)
-        return rms_norm(x, self._norm, self._eps, add=delta)
+        _keep(states, layers, len(self._layers), x, delta)
+        hidden = rms_norm(x, self._norm, self._eps, add=delta)
+        _keep(states, layers, len(self._layers) + 1, hidden, None)
+        return hidden
+
+    @torch.inference_mode()
+    def embed(self, ids: Tensor) -> Tensor:
+        """See `outrider.engine.models.llama.Forward`."""
+        x = self._embedding.index_select(0, ids).float()
+        return x if self._scale == 1 else x.mul_(self._scale)
 
     @torch.inference_mode()
     def logits(self, hidden: Tensor) -> Tensor:
         """See `outrider.engine.models.llama.Forward`."""
         return self._output(hidden.to(self._dtype)).float()
+
+
+def _keep(states: Tensor | None, layers: Sequence[int], layer: int, x: Tensor, delta: Tensor | None) -> None:
+    """Copies what enters ``layer``, ``x`` and the ``delta`` that is yet to be added, if ``layers`` ask for it."""
+    if states is not None and layer in layers:
+        states[:, layers.index(layer)] = x if delta is None else x + delta

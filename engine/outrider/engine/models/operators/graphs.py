@@ -55,6 +55,7 @@ class _Size(NamedTuple):
     room: Capacity
     program: int
     pool: int
+    layers: tuple[int, ...]
 
 
 class _Step:
@@ -66,12 +67,17 @@ class _Step:
         self._plan, self._pool = plan.with_capacity(size.room), pool
         tables = self._plan.work.tables
         tables.slots.fill_(-1)
-        self._run, self._out = capture(lambda: eager.run(self._ids, tables.positions, tables.slots, self._plan, pool))
+        shape = rows, len(size.layers), eager.hidden_size
+        self._states = torch.empty(shape, device=device) if size.layers else None
+        rest = tables.positions, tables.slots, self._plan, pool, size.layers, self._states
+        self._run, self._out = capture(lambda: eager.run(self._ids, *rest))
 
-    def __call__(self, ids: Tensor, plan: TritonPlan) -> Tensor:
+    def __call__(self, ids: Tensor, plan: TritonPlan, states: Tensor | None) -> Tensor:
         self._plan.load(plan.step)
         self._ids[: len(ids)].copy_(ids)
         self._run()
+        if states is not None and self._states is not None:
+            states.copy_(self._states[: len(ids)])
         return self._out[: len(ids)].clone()
 
 
@@ -101,22 +107,33 @@ class GraphForward:
         self._steps: OrderedDict[_Size, _Step | None] = OrderedDict()
 
     @torch.inference_mode()
-    def forward(self, ids: Tensor, batch: RaggedBatch, pool: KvPool) -> Tensor:
+    def forward(
+        self,
+        ids: Tensor,
+        batch: RaggedBatch,
+        pool: KvPool,
+        layers: Sequence[int] = (),
+        states: Tensor | None = None,
+    ) -> Tensor:
         """See `outrider.engine.models.llama.Forward`."""
         plan = self._eager.plan(batch, pool)
-        if isinstance(plan, TritonPlan) and (size := self._size(plan, pool)) is not None:
+        if isinstance(plan, TritonPlan) and (size := self._size(plan, pool, layers)) is not None:
             if size in self._steps:
                 step = self._steps[size] or _Step(self._eager, plan, size, pool, self._capture)
                 self._remember(size, step)
-                return step(ids, plan)
+                return step(ids, plan, states)
             self._remember(size, None)
-        return self._eager.run(ids, batch.positions, batch.slots, plan, pool)
+        return self._eager.run(ids, batch.positions, batch.slots, plan, pool, layers, states)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """See `outrider.engine.models.llama.Forward`."""
         return self._eager.logits(hidden)
 
-    def _size(self, plan: TritonPlan, pool: KvPool) -> _Size | None:
+    def embed(self, ids: Tensor) -> Tensor:
+        """See `outrider.engine.models.llama.Forward`."""
+        return self._eager.embed(ids)
+
+    def _size(self, plan: TritonPlan, pool: KvPool, layers: Sequence[int]) -> _Size | None:
         """The size of a step's graph; None for a step without one."""
         least = plan.step.capacity
         if least.rows > self._rows[-1]:
@@ -124,7 +141,7 @@ class GraphForward:
         rows = self._rows[bisect_left(self._rows, least.rows)]
         folded = _power(least.folded) if least.folded else 0
         capacity = Capacity(rows, _power(least.items), folded, _power(least.pages), _power(least.partials))
-        return None if capacity.partials > self._partials else _Size(capacity, plan.program, id(pool))
+        return None if capacity.partials > self._partials else _Size(capacity, plan.program, id(pool), tuple(layers))
 
     def _remember(self, size: _Size, step: _Step | None) -> None:
         """Stores a step as the latest; drops the least recently used of too many."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import torch
 from outrider.engine.models.config import ModelConfig
 from outrider.engine.sampling import Sampling
 from outrider.engine.speculation.trees.tree import DraftTree
+from outrider.engine.store import Shipped
 from torch import Tensor
 
 
@@ -29,6 +31,44 @@ class Target(Protocol):
         """Float32 [n, vocab_size] of rows [n, hidden_size] after the last norm."""
         ...
 
+    def embed(self, ids: Tensor) -> Tensor:
+        """Float32 [n, hidden_size] that enters the first layer for int64 [n] ids."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What a drafter states of itself. The defaults are those of a drafter that is quick and takes tokens only.
+
+    Attributes:
+        target: whether the drafter needs the target itself, its embedding or its output layer: it then runs in the
+            verifier only.
+        layers: the target's states that the drafter needs of each decided token, ascending. Of a target with n layers,
+            0 to n - 1 are the residual stream that enters the layer, counted from 0, as EAGLE-3 counts; n is the stream
+            that enters the last norm, n + 1 what leaves it.
+        whole: whether the states are needed from the first token of a prompt on. A sequence with such a drafter takes
+            no pages of other sequences, since nothing computes the states of those.
+        travels: whether the states may cross the network, so that the drafter may run in a proposer.
+        priced: whether steps wait for the drafter so long that it weighs its work: it is asked last, and gets prices.
+        rests: whether the drafter leaves out sequences that `Drafter.rest` names.
+        auto: whether ``auto`` in an operator's list of drafters includes the drafter; one with a ``shipped`` model only
+            on a CPU, beside the shipped target or with an option ``model``.
+        shipped: kind of the shipped model that the drafter has beside the shipped target.
+    """
+
+    target: bool = False
+    layers: tuple[int, ...] = ()
+    whole: bool = True
+    travels: bool = False
+    priced: bool = False
+    rests: bool = False
+    auto: bool = False
+    shipped: Shipped | None = None
+
+    def token_bytes(self, hidden_size: int) -> int:
+        """Bytes of the states of a token on the network, in bfloat16."""
+        return 2 * len(self.layers) * hidden_size
+
 
 @dataclass(frozen=True, slots=True)
 class DrafterContext:
@@ -43,6 +83,7 @@ class DrafterContext:
         dtype: dtype of the model's weights: auto, float32, bfloat16 or float16.
         options: the operator's settings for this drafter; an unknown one is a `DrafterError`.
         target: the target; None for a drafter in another process.
+        config: the target's configuration; None where it is not known.
     """
 
     vocabulary: str
@@ -53,6 +94,13 @@ class DrafterContext:
     dtype: str = "auto"
     options: Mapping[str, Any] = field(default_factory=dict)
     target: Target | None = None
+    config: ModelConfig | None = None
+
+    def needed_target(self, name: str) -> Target:
+        """The target, for the drafter ``name`` that cannot do without; `DrafterError` in another process."""
+        if self.target is None:
+            raise DrafterError(f"the {name} drafter needs the target itself: it runs in the verifier only")
+        return self.target
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,86 +127,95 @@ class Opening:
     replacement: bool = False
 
 
-class Drafter(Protocol):
+class Drafter(ABC):
     """Guesses for many sequences at a time, each a session.
 
     Guesses never change the target's answer, so a drafter may be wrong, late or silent. One thread makes all calls.
-    Calls for unknown sessions are ignored.
+    Calls for unknown sessions are ignored. What a session needs, pages of a model included, is the drafter's own.
+
+    Attributes:
+        name: name of the drafter in requests and reports.
+        context_length: longest sequence to guess for, in tokens.
+        traits: what the drafter states of itself; an instance may state other ``layers`` than its class.
     """
 
     name: str
-    context_length: int
+    context_length: int = 1 << 30
+    traits: Traits = Traits()
 
+    @abstractmethod
     def open(self, session: int, opening: Opening) -> None:
         """Starts guessing for a sequence."""
-        ...
 
-    def commit(self, session: int, length: int, tokens: Sequence[int]) -> None:
-        """Appends decided ``tokens`` after ``length`` tokens of prompt and answer."""
-        ...
-
-    def close(self, session: int) -> None:
-        """Ends the session."""
-        ...
-
+    @abstractmethod
     def draft(self) -> list[tuple[int, DraftTree]]:
-        """Does one short piece of work; returns new and improved trees, none when all work is done."""
-        ...
+        """Does one short piece of work; returns new and improved trees, none when all work is done.
 
+        A tree may be a chain of one pass, or grow from call to call. Its confidences need not be right: the verifier
+        learns how often guesses of a confidence are.
+        """
 
-@runtime_checkable
-class PricedDrafter(Drafter, Protocol):
-    """A drafter that steps wait for, and that weighs its work against their time."""
+    def commit(self, session: int, length: int, tokens: Sequence[int]) -> None:  # noqa: B027
+        """Appends decided ``tokens`` after ``length`` tokens of prompt and answer."""
 
-    def price(self, guess: float, second: float) -> None:
-        """Sets the prices of later guesses, in tokens.
+    def see(self, session: int, start: int, states: Tensor) -> None:  # noqa: B027
+        """Takes the states of `Traits.layers`, float32 [tokens, layers, hidden_size], of the tokens from ``start`` on.
+
+        The newest token has no states yet, all others get theirs once and in order: a prompt in chunks, then the
+        accepted tokens of each step, after their `commit`. The first call of a session has a ``start`` above 0 where
+        its first tokens had been computed before: without ``whole``, or when a proposer takes over a sequence.
+        """
+
+    def close(self, session: int) -> None:  # noqa: B027
+        """Ends the session."""
+
+    def price(self, guess: float, second: float) -> None:  # noqa: B027
+        """Sets the prices of later guesses, in tokens, for a drafter that is ``priced``.
 
         Args:
             guess: price of a verified guess: the verifier buys no guess that is less likely.
             second: price of a second that a step waits for the drafter.
         """
-        ...
-
-
-@runtime_checkable
-class ReadingDrafter(Drafter, Protocol):
-    """A drafter that reads a long prompt in several calls of `draft`; only the last returns trees."""
 
     @property
     def reading(self) -> bool:
-        """Whether `draft` has more to read, although its last call returned nothing."""
-        ...
+        """Whether `draft` has more of a prompt to read, although its last call returned nothing."""
+        return False
 
-
-@runtime_checkable
-class RestingDrafter(Drafter, Protocol):
-    """A drafter that drafts ahead by itself, and can pause for a sequence."""
-
-    def rest(self, session: int) -> None:
+    def rest(self, session: int) -> None:  # noqa: B027
         """Pauses drafting for the sequence until its next `commit`, which may come much later."""
-        ...
 
-
-@runtime_checkable
-class RememberingDrafter(Drafter, Protocol):
-    """A drafter that keeps something of a sequence beyond its end."""
-
-    def forget(self, tenant: str) -> None:
+    def forget(self, tenant: str) -> None:  # noqa: B027
         """Drops the tenant's sessions, and overwrites what was kept of them and of earlier ones."""
-        ...
 
-    def expire(self) -> None:
+    def expire(self) -> None:  # noqa: B027
         """Forgets the tenants that had no session since the last call."""
-        ...
 
 
-@runtime_checkable
-class HiddenDrafter(Drafter, Protocol):
-    """A local drafter that guesses from the target's hidden states."""
+def traits_of(plugin: Any) -> Traits:
+    """What a plug-in states of its drafter before there is one."""
+    traits = getattr(plugin, "traits", None)
+    return traits if isinstance(traits, Traits) else Traits()
 
-    def see(self, session: int, hidden: Tensor) -> None:
-        """Takes the target's last hidden state, float32 [hidden_size], of the row that decided the newest token.
 
-        The call follows the `commit` of that token.
-        """
-        ...
+def make_drafter(plugin: Any, name: str, context: DrafterContext) -> Drafter:
+    """The drafter of the plug-in ``name``; `DrafterError` if it cannot serve in this process or for this target."""
+    if traits_of(plugin).target:
+        context.needed_target(name)
+    drafter = plugin(context)
+    if not isinstance(drafter, Drafter):
+        raise DrafterError(f"the {name} drafter is a {type(drafter).__name__}; it must be a Drafter")
+    traits = drafter.traits
+    if traits.layers:
+        if context.target is None and not traits.travels:
+            raise DrafterError(f"the {name} drafter's states may not cross the network: it runs in the verifier only")
+        _check_layers(name, traits.layers, context.config)
+    return drafter
+
+
+def _check_layers(name: str, layers: Sequence[int], config: ModelConfig | None) -> None:
+    if config is None:
+        raise DrafterError(f"the {name} drafter needs states of a target, whose config.json is not there")
+    last = config.layers + 1
+    if list(layers) != sorted(set(layers)) or not 0 <= layers[0] <= layers[-1] <= last:
+        raise DrafterError(f"the {name} drafter's layers are {list(layers)}; they must ascend from 0 on, up to {last}")

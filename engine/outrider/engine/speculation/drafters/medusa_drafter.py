@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from outrider.engine.errors import ModelError
 from outrider.engine.sampling import Dice
-from outrider.engine.speculation.drafters.drafter import DrafterContext, DrafterError, Opening
+from outrider.engine.speculation.drafters.drafter import Drafter, DrafterContext, DrafterError, Opening, Traits
 from outrider.engine.speculation.drafters.medusa_heads import MedusaHeads
 from outrider.engine.speculation.trees.tree import DraftTree
 from outrider.kernels.race_sample import race_topk
@@ -35,14 +35,14 @@ class _Session:
     hidden: Tensor | None = None
 
 
-class MedusaDrafter:
+class MedusaDrafter(Drafter):
     """Makes one tree for each sequence and step, from Medusa-1 heads. Options: ``children`` and ``nodes``."""
 
     name = "medusa"
+    traits = Traits(target=True, whole=False, shipped="medusa")
 
     def __init__(self, context: DrafterContext) -> None:
-        if context.target is None:
-            raise DrafterError("the medusa drafter needs the target's hidden states: it runs in the verifier only")
+        target = context.needed_target(self.name)
         if context.model is None:
             raise DrafterError("the medusa drafter needs heads: give their directory as its option model")
         try:
@@ -52,11 +52,12 @@ class MedusaDrafter:
                 f"the medusa drafter's options are model, children, nodes; not {', '.join(context.options)}"
             ) from None
         try:
-            self.heads = MedusaHeads.load(context.model, context.target)
+            self.heads = MedusaHeads.load(context.model, target)
         except ModelError as error:
             raise DrafterError(str(error)) from None
         self.context_length = context.context_length
-        self._vocabulary, self._device = context.vocabulary_size, context.target.device
+        self.traits = replace(self.traits, layers=(target.config.layers + 1,))
+        self._vocabulary, self._device = context.vocabulary_size, target.device
         self._sessions: dict[int, _Session] = {}
 
     def open(self, session: int, opening: Opening) -> None:
@@ -70,10 +71,11 @@ class MedusaDrafter:
         if session in self._sessions:
             self._sessions[session].length = length + len(tokens)
 
-    def see(self, session: int, hidden: Tensor) -> None:
-        """Stores ``hidden`` for the next `draft`."""
-        if session in self._sessions:
-            self._sessions[session].hidden = hidden
+    def see(self, session: int, start: int, states: Tensor) -> None:
+        """Stores the state that decided the newest token for the next `draft`."""
+        state = self._sessions.get(session)
+        if state is not None and start + len(states) == state.length - 1:
+            state.hidden = states[-1, 0]
 
     def close(self, session: int) -> None:
         """Forgets the sequence."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from outrider.engine.models.llama import LlamaModel
 from outrider.engine.speculation.drafters.compiled_trees import CompiledTrees
-from outrider.engine.speculation.drafters.drafter import DrafterContext, DrafterError, Opening
+from outrider.engine.speculation.drafters.drafter import Drafter, DrafterContext, DrafterError, Opening, Traits
 from outrider.engine.speculation.drafters.eager_trees import EagerTrees
 from outrider.engine.speculation.drafters.prices import FREE, DraftPrice
 from outrider.engine.speculation.drafters.vocabulary import VocabularyMap
@@ -19,7 +19,7 @@ from outrider.engine.text import Tokenizer
 from outrider.native.drafts import MOST_CHILDREN, DraftShape, Drawing, NativeDrafts
 
 
-class ModelDrafter:
+class ModelDrafter(Drafter):
     """Drafts with a small language model. Options: the fields of `TreeShape`, ``vocabulary_map`` and ``kv_dtype``.
 
     If the model runs on the compiled decoder, compiled code grows the trees too. Trees with proposals, and trees of a
@@ -27,6 +27,7 @@ class ModelDrafter:
     """
 
     name = "model"
+    traits = Traits(priced=True, rests=True, auto=True, shipped="draft")
 
     def __init__(self, context: DrafterContext) -> None:
         if context.model is None:
@@ -98,7 +99,7 @@ class ModelDrafter:
             self._eager.close(session)
 
     def price(self, guess: float, second: float) -> None:
-        """Sets the prices of later guesses (see `outrider.engine.speculation.PricedDrafter`)."""
+        """Sets the prices of later guesses (see `outrider.engine.speculation.Drafter`)."""
         self._price = DraftPrice(guess, second)
 
     @property

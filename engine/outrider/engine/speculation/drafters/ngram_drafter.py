@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from outrider.engine.speculation.drafters.drafter import DrafterContext, DrafterError, Opening
+from outrider.engine.speculation.drafters.drafter import Drafter, DrafterContext, DrafterError, Opening, Traits
 from outrider.engine.speculation.drafters.matches import match_confidence
 from outrider.engine.speculation.trees.tree import DraftTree
 
@@ -49,10 +49,11 @@ class _Session:
         return length
 
 
-class NgramDrafter:
+class NgramDrafter(Drafter):
     """Makes one chain for each sequence, copied from the sequence. Options: ``most``, tokens of a chain (16)."""
 
     name = "ngram"
+    traits = Traits(auto=True)
 
     def __init__(self, context: DrafterContext) -> None:
         unknown = set(context.options) - {"most"}

@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from outrider.engine.speculation.drafters.drafter import DrafterContext, DrafterError, Opening
+from outrider.engine.speculation.drafters.drafter import Drafter, DrafterContext, DrafterError, Opening
 from outrider.engine.speculation.trees.tree import DraftTree
 
 _NODES = 12
 
 
-class RandomDrafter:
+class RandomDrafter(Drafter):
     """Random trees with random confidences, of any shape up to 12 nodes."""
 
     name = "random"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from outrider.engine.speculation.drafters.drafter import DrafterContext, DrafterError, Opening
+from outrider.engine.speculation.drafters.drafter import Drafter, DrafterContext, DrafterError, Opening, Traits
 from outrider.engine.speculation.drafters.plain_suffixes import PlainSuffixes
 from outrider.engine.speculation.trees.tree import DraftTree
 from outrider.kernels.backend import BackendError, compiled
@@ -13,13 +13,14 @@ from outrider.native.library import Library
 from outrider.native.suffixes import NativeSuffixes, SuffixShape
 
 
-class SuffixDrafter:
+class SuffixDrafter(Drafter):
     """Makes one tree for each sequence, with confidences from counts. Options: the fields of `SuffixShape`.
 
     The drafter needs no model and runs in the verifier or in a proposer, in compiled code if that is available.
     """
 
     name = "suffix"
+    traits = Traits(auto=True)
 
     def __init__(self, context: DrafterContext) -> None:
         shape, library = _shape(context), _library()

@@ -85,7 +85,7 @@ class Accounting:
         cost, expected, alone = self._cost, self._cost(sequences + guesses), self.pace(size, False)
         pace = self.pace(size, True) if guesses and not asked else alone
         decided, next_row = sequences + sum(self._accepted.values()), cost(sequences + guesses + 1) - expected
-        if any(drafter.priced and drafter.waited is not None for drafter in self._local.values()):
+        if any(drafter.traits.priced and drafter.waited is not None for drafter in self._local.values()):
             self._prices.learn(size, decided, seconds, next_row * pace)
         plain = cost(sequences) * alone
         row = max(expected * pace - plain, 0.0) / max(guesses, 1)

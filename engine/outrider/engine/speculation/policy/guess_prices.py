@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 
-from outrider.engine.speculation import Drafter, PricedDrafter
+from outrider.engine.speculation import Drafter
 
 _LEARN = 1 / 16
 
@@ -15,11 +15,11 @@ class GuessPrices:
     A row, or drafting, pays where it brings more tokens than steps decide in the time that it takes.
 
     Args:
-        drafters: the local drafters; each `PricedDrafter` among them gets the prices.
+        drafters: the local drafters; each that is priced gets the prices.
     """
 
     def __init__(self, drafters: Iterable[Drafter]) -> None:
-        self._drafters = [drafter for drafter in drafters if isinstance(drafter, PricedDrafter)]
+        self._drafters = [drafter for drafter in drafters if drafter.traits.priced]
         self._tokens: dict[Hashable, float] = {}
         self._row: dict[Hashable, float] = {}
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
-from operator import attrgetter
 from time import perf_counter
 
 from outrider.engine.requests.sequence import Sequence
 from outrider.engine.scheduling.cost_curve import CostCurve
 from outrider.engine.scheduling.plan import Plan
 from outrider.engine.scheduling.scheduler import Scheduler
-from outrider.engine.speculation import Acceptance, Drafter, DraftTree, MergedTree, Opening
+from outrider.engine.speculation import Acceptance, Drafter, DraftTree, MergedTree, Opening, Traits
 from outrider.engine.speculation.acceptance.accept import AcceptedPath
+from outrider.engine.speculation.drafters.states import States
 from outrider.engine.speculation.policy.accounting import Accounting
 from outrider.engine.speculation.policy.counts import Counts
 from outrider.engine.speculation.policy.drafter_policy import DrafterPolicy
@@ -23,7 +23,6 @@ from outrider.engine.speculation.policy.remote_drafters import RemoteDrafters
 from outrider.engine.speculation.policy.sequence_choice import StepForecast
 from outrider.engine.speculation.trees.tree import MOST_NODES
 from outrider.engine.telemetry import NoTelemetry, Telemetry
-from torch import Tensor
 
 _READ_ROWS = 64
 
@@ -35,12 +34,10 @@ class TargetView:
     Attributes:
         rule: rule of acceptance.
         vocabulary: number of the target's ids.
-        hidden: the target's last hidden state, float32 [hidden_size], of a sequence at a row of the last step.
     """
 
     rule: Acceptance
     vocabulary: int
-    hidden: Callable[[Sequence, int], Tensor]
 
 
 class Guessing:
@@ -73,9 +70,11 @@ class Guessing:
         self._telemetry = telemetry or NoTelemetry()
         self._target, self._scheduler, self._cost, self._policy, self._clock = target, scheduler, cost, policy, clock
         local = [LocalDrafter(drafter, policy.sequence_choice(cost(_READ_ROWS) / _READ_ROWS)) for drafter in drafters]
-        self._local = {drafter.name: drafter for drafter in sorted(local, key=attrgetter("priced"))}
+        self._local = {drafter.name: drafter for drafter in sorted(local, key=lambda drafter: drafter.traits.priced)}
         self._drafters: dict[int, list[LocalDrafter]] = {}
         self._remote = RemoteDrafters(clock)
+        self._seeing = {name: drafter.traits for name, drafter in self._local.items() if drafter.traits.layers}
+        self._seeing_afar: Mapping[str, Traits] = {}
         self._buyer = GuessBuyer(target.rule, scheduler, cost, self._usual_wait)
         self._accounting = Accounting(cost, policy, self._local, drafters)
         self._size, self._offered, self.waited = 0, False, 0.0
@@ -97,18 +96,42 @@ class Guessing:
         self._drafters[sequence.number] = admitted
         for drafter in admitted:
             drafter.open(sequence.number, opening)
+        self._note_whole(sequence)
         return opening
 
-    def follow(self, sequence: Sequence, length: int, tokens: list[int], row: int) -> None:
+    def seen_by(self, remote: Mapping[str, Traits], sequences: Iterable[Sequence]) -> None:
+        """Notes which ``remote`` drafters need states, by name; ``sequences`` are all that have not ended."""
+        self._seeing_afar = remote
+        for sequence in sequences:
+            self._note_whole(sequence)
+
+    def _note_whole(self, sequence: Sequence) -> None:
+        request = sequence.request
+        decodes = request.max_tokens > 1 and not request.for_handover
+        seeing = [*self._seeing.items(), *self._seeing_afar.items()] if decodes else []
+        sequence.whole = any(traits.whole and request.admits(name) for name, traits in seeing)
+
+    def layers(self, sequences: Seq[Sequence]) -> tuple[int, ...]:
+        """The target's states that drafters of ``sequences`` need, ascending."""
+        if not (self._seeing or self._seeing_afar):
+            return ()
+        seeing = [*self._seeing.items(), *self._seeing_afar.items()]
+        admitted = [traits.layers for name, traits in seeing if any(s.request.admits(name) for s in sequences)]
+        return tuple(sorted({layer for layers in admitted for layer in layers}))
+
+    def follow(self, sequence: Sequence, length: int, tokens: list[int]) -> None:
         """Passes ``tokens``, decided after ``length`` others, to the local drafters.
 
-        The newest token is at ``row`` of the last step. Trees are cut only when guesses are bought: most are replaced
-        before that.
+        Trees are cut only when guesses are bought: most are replaced before that.
         """
         for drafter in self._drafters[sequence.number]:
             drafter.follow(sequence.number, length, tokens)
-            if drafter.hidden_drafter is not None:
-                drafter.hidden_drafter.see(sequence.number, self._target.hidden(sequence, row))
+
+    def see(self, sequence: Sequence, start: int, states: States) -> bool:
+        """Passes ``states`` of tokens from ``start`` on to the local drafters; whether remote ones need them too."""
+        for drafter in self._drafters[sequence.number]:
+            drafter.see(sequence.number, start, states)
+        return any(sequence.request.admits(name) for name in self._seeing_afar)
 
     def close(self, sequence: Sequence) -> None:
         """Ends the sequence at its local drafters."""

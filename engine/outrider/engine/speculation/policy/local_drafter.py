@@ -6,16 +6,8 @@ from collections.abc import Mapping, Set
 from collections.abc import Sequence as Seq
 
 from outrider.engine.requests.sequence import Sequence
-from outrider.engine.speculation import (
-    Drafter,
-    DraftTree,
-    HiddenDrafter,
-    Opening,
-    PricedDrafter,
-    ReadingDrafter,
-    RememberingDrafter,
-    RestingDrafter,
-)
+from outrider.engine.speculation import Drafter, DraftTree, Opening
+from outrider.engine.speculation.drafters.states import States
 from outrider.engine.speculation.policy.sequence_choice import READING, SequenceChoice
 
 OWN = "local:"
@@ -29,8 +21,7 @@ class LocalDrafter:
     Attributes:
         name: name of the drafter.
         source: source of its trees.
-        hidden_drafter: the drafter, if it guesses from the target's hidden states.
-        priced: whether the drafter takes prices of guesses.
+        traits: what the drafter states of itself.
         choice: chooses the sequences that the drafter is asked for; None to ask for all.
         paused: whether the drafter is paused.
         waited: seconds for which the step waited for the drafter; None if the step did not ask it.
@@ -41,10 +32,8 @@ class LocalDrafter:
 
     def __init__(self, drafter: Drafter, choice: SequenceChoice) -> None:
         self._drafter, self.name, self.source = drafter, drafter.name, f"{OWN}{drafter.name}"
-        self.hidden_drafter = drafter if isinstance(drafter, HiddenDrafter) else None
-        self._resting = drafter if isinstance(drafter, RestingDrafter) else None
-        self.priced = isinstance(drafter, PricedDrafter)
-        self.choice = choice if self.priced and self._resting is not None else None
+        self.traits = traits = drafter.traits
+        self.choice = choice if traits.priced and traits.rests else None
         self.paused = False
         self.waited: float | None = None
         self.usual_wait = self._owed = 0.0
@@ -67,10 +56,15 @@ class LocalDrafter:
 
     def follow(self, number: int, length: int, tokens: list[int]) -> None:
         """Passes ``tokens``, decided after ``length`` others, to the drafter; to a paused one when it is next asked."""
-        if number in self._uncommitted or (self.paused and self.hidden_drafter is None):
+        if number in self._uncommitted or (self.paused and not self.traits.layers):
             self._uncommitted.setdefault(number, length)
         else:
             self._drafter.commit(number, length, tokens)
+
+    def see(self, number: int, start: int, states: States) -> None:
+        """Passes the ``states`` of tokens from ``start`` on to the drafter, also to a paused one."""
+        if self.traits.layers:
+            self._drafter.see(number, start, states.of(self.traits.layers))
 
     def close(self, sequence: Sequence) -> None:
         """Passes the last tokens of a sequence to the drafter and ends the sequence."""
@@ -85,13 +79,11 @@ class LocalDrafter:
 
     def forget(self, tenant: str) -> None:
         """Drops what the drafter keeps of a tenant."""
-        if isinstance(self._drafter, RememberingDrafter):
-            self._drafter.forget(tenant)
+        self._drafter.forget(tenant)
 
     def expire(self) -> None:
         """Has the drafter forget tenants that have not been there for long."""
-        if isinstance(self._drafter, RememberingDrafter):
-            self._drafter.expire()
+        self._drafter.expire()
 
     def unread(self, sequence: Sequence) -> int:
         """Tokens of a sequence that the drafter has not read."""
@@ -102,9 +94,9 @@ class LocalDrafter:
         for number, length in self._uncommitted.items():
             self._drafter.commit(number, length, running[number].tokens[length:])
         self._uncommitted.clear()
-        if self._resting is not None:
+        if self.traits.rests:
             for number in self.sequences - wanted:
-                self._resting.rest(number)
+                self._drafter.rest(number)
         self._wanted = wanted
         for number in wanted:
             unread = self.unread(running[number])
@@ -139,7 +131,7 @@ class LocalDrafter:
 
     def _finish_reading(self) -> None:
         """Learns how long reading takes, once the drafter has read everything; a long prompt takes several calls."""
-        if isinstance(self._drafter, ReadingDrafter) and self._drafter.reading:
+        if self._drafter.reading:
             return
         if self.choice is not None:
             self.choice.time_reading(self._reading_tokens, max(self._reading_s - self.usual_wait, 0.0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import entry_points
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,11 @@ from outrider.engine.logs import get_logger
 from outrider.engine.models.llama import LlamaModel, ModelError
 from outrider.engine.settings import EngineSettings
 from outrider.engine.speculation import Acceptance, AcceptanceError, Drafter, DrafterContext, DrafterError
+from outrider.engine.speculation.drafters.drafter import make_drafter, traits_of
 from outrider.engine.text import TextError
 
 _GROUP = "outrider.drafters"
 _RULES = "outrider.acceptance"
-_AUTO = ["ngram", "suffix"]
-_SHIPPED: dict[str, store.Shipped] = {"medusa": "medusa", "model": "draft"}
 
 _log = get_logger("speculation")
 
@@ -33,17 +33,44 @@ def make_drafters(settings: EngineSettings, vocabulary: str, model: LlamaModel) 
     Raises:
         SettingsError: a drafter is unknown, cannot serve this target, or has options but is not in ``drafters``.
     """
-    names = _names(settings)
+    names = drafter_names(settings)
     if unlisted := sorted(settings.options.keys() - set(names)):
         raise SettingsError(f"options has settings for {', '.join(unlisted)}, which drafters does not list")
     return [_make(name, settings, vocabulary, model) for name in names]
 
 
-def _names(settings: EngineSettings) -> list[str]:
-    """The drafters of the settings, ``auto`` spelled out, without repetitions."""
-    beside = settings.device == "cpu" and (settings.model == "pocket" or "model" in settings.options)
-    auto = [*_AUTO, "model"] if beside else _AUTO
-    return list(dict.fromkeys(name for entry in settings.drafters for name in (auto if entry == "auto" else [entry])))
+def drafter_names(settings: EngineSettings) -> list[str]:
+    """The drafters of the settings, ``auto`` spelled out, without repetitions and those that are left out."""
+    named: list[str] = []
+    for entry in settings.drafters:
+        named += _auto(settings) if entry == "auto" else [entry]
+    return [name for name in dict.fromkeys(named) if name[0] != "-" and f"-{name}" not in named]
+
+
+def _auto(settings: EngineSettings) -> list[str]:
+    chosen = []
+    for name, plugin in installed().items():
+        traits = traits_of(plugin)
+        has_model = settings.device == "cpu" and (settings.model == store.POCKET or name in settings.options)
+        if traits.auto and (traits.shipped is None or has_model):
+            chosen.append(name)
+    return chosen
+
+
+def installed() -> dict[str, Any]:
+    """The plug-ins of drafters, by name in order; one that cannot be imported is left out with a warning."""
+    plugins: dict[str, Any] = {}
+    for point in sorted(entry_points(group=_GROUP), key=attrgetter("name")):
+        try:
+            plugins[point.name] = point.load()
+        except Exception as error:
+            _log.warning("a drafter cannot be imported", drafter=point.name, why=str(error))
+    return plugins
+
+
+def remote_names() -> list[str]:
+    """Names of the drafters that a proposer may bring later."""
+    return [name for name, plugin in installed().items() if not traits_of(plugin).target]
 
 
 def make_rule(settings: EngineSettings) -> Acceptance:
@@ -56,23 +83,23 @@ def make_rule(settings: EngineSettings) -> Acceptance:
 
 
 def _make(name: str, settings: EngineSettings, vocabulary: str, model: LlamaModel) -> Drafter:
-    options = dict(settings.options.get(name, {}))
-    shipped = settings.model == "pocket" and name in _SHIPPED
+    options, plugin = dict(settings.options.get(name, {})), _load(_GROUP, name)
+    shipped = traits_of(plugin).shipped
     try:
         context = DrafterContext(
             vocabulary,
             model.config.vocab_size,
             model.config.context_length,
-            _place(name, options, shipped, settings.integrity),
+            _place(name, options, shipped, settings),
             settings.device,
             settings.dtype,
             options,
             model,
+            model.config,
         )
-        drafter: Drafter = _load(_GROUP, name)(context)
+        return make_drafter(plugin, name, context)
     except (DrafterError, ModelError, TextError) as error:
         raise SettingsError(str(error)) from None
-    return drafter
 
 
 def _load(group: str, name: str) -> Any:
@@ -86,11 +113,11 @@ def _load(group: str, name: str) -> Any:
     raise SettingsError(f"no {name!r} among {group}: there are {names}")
 
 
-def _place(name: str, options: dict[str, Any], shipped: bool, integrity: store.Integrity) -> Path | None:
+def _place(name: str, options: dict[str, Any], shipped: store.Shipped | None, settings: EngineSettings) -> Path | None:
     """Where the drafter's model is: its option ``model``, which is removed from ``options``."""
-    model = options.pop("model", store.POCKET if shipped else None)
+    model = options.pop("model", store.POCKET if shipped and settings.model == store.POCKET else None)
     if model is None:
         return None
     if not isinstance(model, str):
         raise SettingsError(f"options.{name}.model must be text that names a model, not {model!r}")
-    return store.obtain(model, integrity, _SHIPPED.get(name, "draft"), watch=store.logged(_log))
+    return store.obtain(model, settings.integrity, shipped or "draft", watch=store.logged(_log))
