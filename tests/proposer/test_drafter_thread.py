@@ -11,8 +11,8 @@ from outrider.engine.sampling import Sampling
 from outrider.engine.speculation import DrafterContext, DraftTree, Opening
 from outrider.engine.speculation.drafters.model_drafter import ModelDrafter
 from outrider.engine.text import Tokenizer
+from outrider.proposer.context import drafter_context
 from outrider.proposer.drafter_thread import DrafterThread
-from outrider.proposer.service import drafter_context
 from outrider.proposer.settings import ProposerSettings
 
 from tests.toy_model import save_toy

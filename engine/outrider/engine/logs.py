@@ -4,68 +4,36 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
 
-class Logger(Protocol):
-    """Takes log lines; structlog's loggers are of this form."""
-
-    def debug(self, event: str, **fields: Any) -> Any:
-        """Logs an event that helps to find a fault."""
-
-    def info(self, event: str, **fields: Any) -> Any:
-        """Logs an event of normal operation."""
-
-    def warning(self, event: str, **fields: Any) -> Any:
-        """Logs an event that needs attention."""
-
-    def error(self, event: str, **fields: Any) -> Any:
-        """Logs a fault; the field ``exc_info`` is its exception."""
+class _Service:
+    loggers: Callable[[str], Any] | None = None
 
 
-class _PlainLogger:
-    """Writes lines such as ``step measured rows=[1, 2]`` to the logger ``outrider.engine.NAME``."""
-
-    def __init__(self, name: str) -> None:
-        self._logger = logging.getLogger(f"outrider.engine.{name}")
-
-    def debug(self, event: str, **fields: Any) -> None:
-        self._write(logging.DEBUG, event, fields)
-
-    def info(self, event: str, **fields: Any) -> None:
-        self._write(logging.INFO, event, fields)
-
-    def warning(self, event: str, **fields: Any) -> None:
-        self._write(logging.WARNING, event, fields)
-
-    def error(self, event: str, **fields: Any) -> None:
-        self._write(logging.ERROR, event, fields)
-
-    def _write(self, level: int, event: str, fields: dict[str, Any]) -> None:
-        if self._logger.isEnabledFor(level):
-            error = fields.pop("exc_info", None)
-            self._logger.log(level, "%s", " ".join([event, *(f"{k}={v!r}" for k, v in fields.items())]), exc_info=error)
-
-
-class _Loggers:
-    make: Callable[[str], Logger] = _PlainLogger
-
-
-class _NamedLogger:
-    """The logger of a module; each line goes to the loggers in use at that time."""
+class _Logger:
+    """The logger of one module, with the methods ``debug``, ``info``, ``warning`` and ``error``."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def __getattr__(self, level: str) -> Any:
-        return getattr(_Loggers.make(self._name), level)
+        if _Service.loggers is not None:
+            return getattr(_Service.loggers(self._name), level)
+        return partial(_log, f"outrider.engine.{self._name}", level.upper())
 
 
-def use_loggers(make: Callable[[str], Logger]) -> None:
-    """Sends all later lines of the engine to the loggers that ``make`` returns for a module's name."""
-    _Loggers.make = staticmethod(make)
+def use_loggers(make: Callable[[str], Any]) -> None:
+    """Sends all later lines to the loggers that ``make`` returns for a module's name, such as structlog's."""
+    _Service.loggers = staticmethod(make)
 
 
-def get_logger(name: str) -> Logger:
-    """The logger of the module ``name``."""
-    return _NamedLogger(name)
+def get_logger(name: str) -> Any:
+    """The logger of the module ``name``: ``log.info("step measured", rows=[1, 2])``."""
+    return _Logger(name)
+
+
+def _log(logger: str, level: str, event: str, *, exc_info: BaseException | None = None, **fields: Any) -> None:
+    line = " ".join([event, *(f"{key}={value!r}" for key, value in fields.items())])
+    logging.getLogger(logger).log(getattr(logging, level), "%s", line, exc_info=exc_info)

@@ -1,4 +1,4 @@
-"""What the engine tells of its steps: a service measures, traces and draws them; a library needs none of it."""
+"""The events of an engine's steps. A service makes metrics, traces and a time line of them; a library drops them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Telemetry(Protocol):
         """A new, empty distribution, with these upper bounds, ascending."""
 
     def step(self, works: Sequence[Work]) -> StepWatch | None:
-        """A step is about to run ``works``; None if nobody wants to know about it."""
+        """A step is about to run ``works``; None if the telemetry does not follow it."""
 
     def offered(self, sequence: Answering, tree: DraftTree, source: str, behind: int, kept: bool) -> None:
         """A remote drafter offered a tree that lacks the sequence's last ``behind`` tokens; ``kept`` if it agrees."""

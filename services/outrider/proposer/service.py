@@ -10,19 +10,16 @@ from typing import Any, ClassVar
 
 import grpc
 import torch
-from outrider.engine import store
 from outrider.engine.errors import ModelError
-from outrider.engine.models.config import ModelConfig
 from outrider.engine.models.threads import use_threads
 from outrider.engine.speculation import (
     Drafter,
-    DrafterContext,
     DrafterError,
     DraftTree,
     Opening,
 )
-from outrider.engine.speculation.drafters.drafter import make_drafter, traits_of
-from outrider.engine.text import TextError, Tokenizer
+from outrider.engine.speculation.drafters.drafter import make_drafter
+from outrider.engine.text import TextError
 from outrider.mesh import plugins
 from outrider.mesh.errors import ConfigError, FailedPrecondition, InvalidRequest
 from outrider.mesh.service import Mesh, Service
@@ -31,6 +28,7 @@ from outrider.mesh.telemetry.timeline import DraftRound, Timeline, TreeSize
 from outrider.native.share import sentence
 from outrider.proposer import drafter_calls
 from outrider.proposer.checks import check_request, sampling_of
+from outrider.proposer.context import drafter_context, lacks_draft_model
 from outrider.proposer.draft_spans import DraftSpans
 from outrider.proposer.drafter_thread import DrafterThread
 from outrider.proposer.settings import ProposerSettings
@@ -43,40 +41,6 @@ _SHOWN_S = 1e-4
 
 _log = get_logger("proposer")
 _sessions = gauge("proposer_sessions", "Sequences of verifiers that the drafter follows.")
-
-
-def drafter_context(settings: ProposerSettings) -> DrafterContext:
-    """What the drafter is made for.
-
-    Raises:
-        ModelError: the target or the draft model is not there, was changed, or is not supported.
-        TextError: the target has no tokenizer that can be read.
-    """
-    model = store.obtain(settings.model, settings.integrity, "draft", watch=store.logged(_log))
-    target = store.obtain(
-        settings.target or settings.model, settings.integrity, text_only=True, watch=store.logged(_log)
-    )
-    vocabulary = Tokenizer.load(target).fingerprint
-    known = target.is_file() or (target / "config.json").is_file()
-    config = ModelConfig.load(target if known else model)
-    return DrafterContext(
-        vocabulary,
-        config.vocab_size,
-        config.context_length,
-        model,
-        settings.device,
-        settings.dtype,
-        settings.options,
-        config=config if known else None,
-    )
-
-
-def _lacks_draft_model(settings: ProposerSettings, plugin: Any, context: DrafterContext) -> bool:
-    """Whether the shipped draft model would guess for a target of another vocabulary."""
-    drafts = settings.model == store.POCKET and traits_of(plugin).shipped == "draft"
-    if not drafts or "vocabulary_map" in settings.options:
-        return False
-    return Tokenizer.load(store.locate(store.POCKET, "draft")).fingerprint != context.vocabulary
 
 
 class _Stream:
@@ -125,7 +89,7 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
             plugin = plugins.load("outrider.drafters", self._settings.drafter)
             self._context = context = drafter_context(self._settings)
             self._vocabulary = context.vocabulary
-            self._idle = _lacks_draft_model(self._settings, plugin, context)
+            self._idle = lacks_draft_model(self._settings, plugin, context)
             if self._idle:
                 return
             self._drafter: Drafter = make_drafter(plugin, self._settings.drafter, context)
@@ -216,10 +180,9 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
                 yield pb.DraftResponse(trees=trees.values())
 
     async def _read(self, stream: _Stream, requests: AsyncIterator[pb.DraftRequest]) -> None:
+        sizes = self._context.vocabulary_size, self._state_bytes, self._context.context_length
         try:
             async for request in requests:
-                context = self._context
-                sizes = context.vocabulary_size, self._state_bytes, context.context_length
                 check_request(request, stream.numbers, *sizes)
                 self._take(stream, request)
         finally:

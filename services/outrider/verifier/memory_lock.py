@@ -23,8 +23,8 @@ _log = get_logger("verifier")
 def measuring_alone(folder: Path | None = None, wait_s: float = WAIT_S) -> Iterator[None]:
     """Waits for other verifiers of this user on this machine that measure the free memory and then take their pages.
 
-    They meet in a file in ``folder``, by default the user's own directory. Nobody waits where that is not the user's
-    alone, or for longer than ``wait_s`` seconds; the log says so.
+    They meet in a file in ``folder``, by default the user's own directory. Where that is not the user's
+    alone, or after ``wait_s`` seconds, the wait ends; the log says so.
     """
     folder = folder or own_directory()
     with ExitStack() as held:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import typing
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +20,11 @@ def test_settings_have_the_bounds_of_a_verifier() -> None:
     own = EngineSettings.__dataclass_fields__
     assert {name: (meta.ge, meta.le) for name, meta in metas.items() if meta.ge is not None and name in own} == BOUNDS
     assert [name for name, meta in metas.items() if meta.gt is not None and name in own] == ["priority_aging_s"]
+
+
+def test_settings_have_the_defaults_of_a_verifier() -> None:
+    ours, theirs = EngineSettings(), VerifierSettings().engine()
+    assert theirs == replace(ours, drafters=list(ours.drafters))
 
 
 def test_a_draft_model_is_a_drafter_beside_the_others() -> None:

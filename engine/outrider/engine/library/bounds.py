@@ -1,4 +1,4 @@
-"""Bounds of users' parameters, those of the front doors of a mesh; a refusal names the parameter and what it may be."""
+"""Bounds of users' parameters, those of a mesh's APIs. A refusal names the parameter and what it may be."""
 
 from __future__ import annotations
 

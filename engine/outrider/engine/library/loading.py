@@ -8,6 +8,7 @@ from typing import Any
 
 from outrider.engine.errors import SettingsError
 from outrider.engine.settings import EngineSettings
+from outrider.engine.speculation.trees.tree import MOST_NODES
 
 BOUNDS: dict[str, tuple[float, float | None]] = {
     "threads": (0, None),
@@ -21,7 +22,7 @@ BOUNDS: dict[str, tuple[float, float | None]] = {
     "prefill_rows": (1, None),
     "max_rows": (2, None),
     "max_guesses": (0, None),
-    "max_nodes": (1, 63),
+    "max_nodes": (1, MOST_NODES),
     "max_tenant_guesses": (0, None),
     "audit_share": (0, 1),
 }

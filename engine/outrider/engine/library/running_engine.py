@@ -55,9 +55,9 @@ class RunningEngine:
             raise EngineStopped(self._stopped) from self._cause
 
     def leave(self, request_id: str) -> None:
-        """Ends a request that nobody reads any more, behind the next step.
+        """Ends a request without a reader, after the next step.
 
-        Takes no lock and wakes nobody, since finalizers call this: the engine runs as long as it has a request.
+        Takes no lock and wakes no thread, since finalizers call this: the engine runs as long as it has a request.
         """
         self._left.append(request_id)
 

@@ -11,6 +11,7 @@ from outrider.engine.errors import RequestError
 from outrider.engine.library.bounds import TOKEN_IDS, Flag, Integers, Numbers, check_length, check_text, refuse
 from outrider.engine.requests import parameters
 from outrider.engine.requests.parameters import GrammarText, Speculation
+from outrider.engine.speculation.trees.tree import MOST_NODES
 
 MOST_STOPS, MOST_STOP_IDS, MOST_BIASES, MOST_BAD_WORDS, MOST_DRAFTERS = 16, 64, 1024, 1024, 16
 _BIAS = Numbers(-100, 100)
@@ -29,7 +30,7 @@ _BOUNDS: dict[str, Numbers | Integers | Flag] = {
     "logprobs": Integers(0, 20, "no log-probabilities"),
     "echo": Flag(),
     "speculation": Flag(),
-    "max_nodes": Integers(1, 63, "as many as the engine's settings allow"),
+    "max_nodes": Integers(1, MOST_NODES, "as many as the engine's settings allow"),
     "return_drafts": Flag(),
 }
 _GRAMMARS = ("json_schema", "regex", "choice", "grammar")

@@ -1,1 +1,1 @@
-"""What a verifier tells of its steps and requests: spans, the time line, distributions of its metrics."""
+"""Spans, the time line and distributions of a verifier's steps and requests."""
