@@ -5,26 +5,36 @@ from __future__ import annotations
 import fcntl
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 from outrider.verifier.memory_lock import measuring_alone
 
 _TAKER = """
-import sys
+import sys, time
 from pathlib import Path
 from outrider.verifier.memory_lock import measuring_alone
 folder = Path(sys.argv[1])
+print("ready", flush=True)
+sys.stdin.readline()
 for _ in range(40):
     with measuring_alone(folder):
         free = int((folder / "free").read_text())
+        time.sleep(0.001)
         (folder / "free").write_text(str(free - 1))
 """
 
 
 def test_verifiers_that_start_together_measure_one_after_the_other(tmp_path: Path) -> None:
     (tmp_path / "free").write_text("1000")
-    takers = [subprocess.Popen([sys.executable, "-c", _TAKER, str(tmp_path)]) for _ in range(3)]
-    assert [taker.wait() for taker in takers] == [0, 0, 0]
+    command = [sys.executable, "-c", _TAKER, str(tmp_path)]
+    with ExitStack() as started:
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        takers = [started.enter_context(subprocess.Popen(command, **pipes)) for _ in range(3)]
+        assert [taker.stdout.readline() for taker in takers] == ["ready\n"] * 3
+        for taker in takers:
+            print("go", file=taker.stdin, flush=True)
+        assert [taker.wait(120) for taker in takers] == [0, 0, 0]
     assert (tmp_path / "free").read_text() == "880"
 
 
