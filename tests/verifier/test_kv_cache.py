@@ -19,11 +19,11 @@ from outrider.v1 import kvcache_pb2 as kv
 from outrider.v1 import kvcache_pb2_grpc, sampling_pb2, verifier_pb2_grpc
 from outrider.v1 import verifier_pb2 as pb
 from outrider.verifier.pages.cached_pages import OfferedPages, WantedPages
-from outrider.verifier.pages.handover import Handover, HandoverTerms, PrefillPeers
 from outrider.verifier.pages.link import CacheLink, FetchTerms
 from outrider.verifier.pages.page_sender import PageSender
 from outrider.verifier.pages.peers import Peers
 from outrider.verifier.pages.receiver import Receiver
+from outrider.verifier.pages.remote_prefill import PrefillPeers, RemotePrefill, RemotePrefillTerms
 from outrider.wire.frames import Finish, Frame, Usage, decode_frame
 from outrider.wire.ids import pack_ids
 from outrider.wire.pages import page_checksum, page_key
@@ -260,7 +260,7 @@ async def test_pages_are_awaited_for_as_long_as_computing_them_would_take(
     receiver, prefill_peers = Receiver(PAGE, 32, tasks.spawn), PrefillPeers(mesh.registry, "both", True, lambda: None)
     link = CacheLink(
         peers,
-        Handover(prefill_peers, receiver, HandoverTerms("auto", 30, PAGE, 32)),
+        RemotePrefill(prefill_peers, receiver, RemotePrefillTerms("auto", 30, PAGE, 32)),
         receiver,
         tasks,
         FetchTerms("auto", 30, PAGE, 32, token_s),

@@ -22,8 +22,8 @@ from outrider.v1 import verifier_pb2 as pb
 from outrider.v1.kvcache_pb2_grpc import KvCacheServicer, KvCacheStub, add_KvCacheServicer_to_server
 from outrider.v1.verifier_pb2_grpc import VerifierStub
 from outrider.verifier.pages.cached_pages import Prompt, WantedPages
-from outrider.verifier.pages.handover import Handover, HandoverTerms, PrefillPeers
 from outrider.verifier.pages.receiver import PageArrivals, Receiver
+from outrider.verifier.pages.remote_prefill import PrefillPeers, RemotePrefill, RemotePrefillTerms
 from outrider.wire.frames import Finish, Frame, Usage, decode_frame
 from outrider.wire.ids import pack_ids
 
@@ -216,9 +216,9 @@ class Asker:
         self._hashes = chain_hashes(status["vocabulary"].encode(), "t", tokens, PAGE)
         receiver = Receiver(PAGE, PAGE_BYTES, Tasks().spawn)
         prefill_peers = PrefillPeers(mesh.registry, "decode", True, lambda: None)
-        self._handover = Handover(prefill_peers, receiver, HandoverTerms(mode, 30, PAGE, PAGE_BYTES))
+        self._remote_prefill = RemotePrefill(prefill_peers, receiver, RemotePrefillTerms(mode, 30, PAGE, PAGE_BYTES))
         prefill_peers.start()
-        self._handover.open(bytes.fromhex(status["pages_of"]))
+        self._remote_prefill.open(bytes.fromhex(status["pages_of"]))
 
     async def run(self, seconds: float, before: int = 0) -> list[bytes]:
         """Pages that arrive if ``before`` pages have arrived from a KV cache and computing would cost ``seconds``."""
@@ -227,7 +227,7 @@ class Asker:
         arrivals = PageArrivals(wanted, lambda at, pages: landed.extend(enumerate(pages, at.present)))
         arrivals.add([b""] * before)
         landed.clear()
-        await self._handover.run(wanted, arrivals)
+        await self._remote_prefill.run(wanted, arrivals)
         assert [place for place, _ in landed] == list(range(before, before + len(landed)))
         return [data for _, data in landed]
 

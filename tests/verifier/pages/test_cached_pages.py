@@ -28,9 +28,9 @@ from outrider.verifier.pages.cached_pages import (
     to_bytes,
     write_page,
 )
-from outrider.verifier.pages.handover import gives
 from outrider.verifier.pages.page_server import DeliveringCache, PageBatch
 from outrider.verifier.pages.peers import Peers
+from outrider.verifier.pages.remote_prefill import gives
 from outrider.verifier.pages.shards import SEGMENT, instances_of
 from outrider.verifier.pages.transfer import TransferTime
 from outrider.wire.pages import page_key
@@ -278,14 +278,14 @@ def test_pages_are_handed_over_as_they_are_computed_those_that_were_there_as_wel
     engine.submit(request("before", prompt=PROMPT[:20]))
     finish(engine)
     handed: list[PageBatch | None] = []
-    engine.submit(replace(request("a"), max_tokens=1, for_handover=True))
+    engine.submit(replace(request("a"), max_tokens=1, prefill_only=True))
     cache.expect("a", 1, handed.append)
     engine.step()
     assert [each and len(each.hashes) for each in handed] == [3]
     assert finish(engine)
     assert [each and len(each.hashes) for each in handed] == [3, 1, None]
     again: list[PageBatch | None] = []
-    engine.submit(replace(request("b", prompt=PROMPT[:41]), max_tokens=1, for_handover=True))
+    engine.submit(replace(request("b", prompt=PROMPT[:41]), max_tokens=1, prefill_only=True))
     cache.expect("b", 1, again.append)
     finish(engine)
     assert [each and len(each.hashes) for each in again] == [4, None]
@@ -304,7 +304,7 @@ def test_a_request_whose_pages_are_handed_over_asks_nobody_else_to_compute_them(
     make_engine: MakeEngine, link: DictionaryLink
 ) -> None:
     engine = make_engine(cache=link.attach)
-    engine.submit(replace(request("a"), for_handover=True))
+    engine.submit(replace(request("a"), prefill_only=True))
     assert link.wanted[0].prompt is None
 
 

@@ -138,7 +138,7 @@ class Committer:
 
     def _on_first_token(self, sequence: Sequence) -> None:
         sequence.first_at = self._scheduler.now()
-        if not sequence.request.for_handover:
+        if not sequence.request.prefill_only:
             self._tally.times.queue.observe(sequence.admitted_at - sequence.submitted_at)
             self._tally.times.prefill.observe(sequence.first_at - sequence.admitted_at)
 
@@ -159,7 +159,7 @@ class Committer:
         self._cache.leave(sequence)
         self._scheduler.remove(sequence)
         answer = self._roster.leave(sequence)
-        counted = sequence.request.max_tokens and not sequence.request.for_handover
+        counted = sequence.request.max_tokens and not sequence.request.prefill_only
         if finish in (Finish.STOP, Finish.LENGTH) and counted:
             self._estimate.ended(sequence)
             self._audit(sequence)

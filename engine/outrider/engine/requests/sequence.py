@@ -34,7 +34,7 @@ class Request:
         weight: the tenant's share relative to other tenants; the tenant's tokens are divided by it.
         first_by: deadline of the first token, in seconds on the scheduler's clock.
         end_by: deadline of the last token, in seconds on the scheduler's clock.
-        for_handover: whether another verifier wants only the pages of the prompt (a hand-over).
+        prefill_only: whether another verifier wants only the pages of the prompt (prefill/decode disaggregation).
         filtered: whether a gateway filters the answer before clients read it.
         residency: tags of the services that may get the tokens or their pages; None for all.
         trace: what the telemetry keeps with the request; None for nothing.
@@ -54,7 +54,7 @@ class Request:
     weight: float = 1.0
     first_by: float = inf
     end_by: float = inf
-    for_handover: bool = False
+    prefill_only: bool = False
     filtered: bool = False
     residency: frozenset[str] | None = None
     trace: Any = None

@@ -43,7 +43,7 @@ class WantedPages:
         tenant: tenant of the request.
         hashes: chain hashes of the sequence's full pages.
         present: number of leading pages in the pool, which are not fetched.
-        prompt: the prompt for a hand-over; None if no other verifier may compute the pages.
+        prompt: the prompt for a remote prefill; None if no other verifier may compute the pages.
         residency: tags of the services that may be asked; None for all.
         source: who sends the pages that arrive.
     """
@@ -128,7 +128,7 @@ class CachedPages:
 
     def _prompt(self, sequence: Sequence, present: int, lacking: int) -> Prompt | None:
         request, size = sequence.request, self._pool.page_size
-        if request.for_handover:
+        if request.prefill_only:
             return None
         tokens = sequence.tokens[: (present + lacking) * size + 1]
         return Prompt(tokens, request.priority, request.weight, self._price(sequence, lacking * size))

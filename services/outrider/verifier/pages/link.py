@@ -17,11 +17,11 @@ import grpc
 from outrider.mesh.tasks import Tasks
 from outrider.v1 import kvcache_pb2 as pb
 from outrider.verifier.pages.cached_pages import OfferedPages, WantedPages
-from outrider.verifier.pages.handover import Handover
 from outrider.verifier.pages.metrics import FETCH_SECONDS, FETCHES, FETCHING, SAVED_SECONDS
 from outrider.verifier.pages.page_sender import PageSender
 from outrider.verifier.pages.peers import Peer, Peers
 from outrider.verifier.pages.receiver import BadPage, OnArrival, PageArrivals, Receiver
+from outrider.verifier.pages.remote_prefill import RemotePrefill
 from outrider.verifier.pages.shards import instances_of
 from outrider.verifier.pages.transfer import TransferTime
 from outrider.wire.pages import page_key
@@ -61,7 +61,7 @@ class CacheLink:
 
     Args:
         peers: the KV caches.
-        handover: asks other verifiers for pages that no KV cache holds.
+        remote_prefill: asks other verifiers for pages that no KV cache holds.
         receiver: reads streams of pages.
         tasks: runs the fetches.
         terms: terms of fetching.
@@ -72,7 +72,7 @@ class CacheLink:
     def __init__(
         self,
         peers: Peers,
-        handover: Handover,
+        remote_prefill: RemotePrefill,
         receiver: Receiver,
         tasks: Tasks,
         terms: FetchTerms,
@@ -80,7 +80,7 @@ class CacheLink:
         ended: Callable[[WantedPages], None],
     ) -> None:
         self._peers, self._spawn, self._terms = peers, tasks.spawn, terms
-        self._handover, self._receiver = handover, receiver
+        self._remote_prefill, self._receiver = remote_prefill, receiver
         self._arrived, self._ended = arrived, ended
         self._loop = asyncio.get_running_loop()
         self._fetches: dict[int, asyncio.Task[None]] = {}
@@ -91,7 +91,7 @@ class CacheLink:
     def open(self, fingerprint: bytes) -> None:
         """Starts to fetch and to offer, under the fingerprint of the pages."""
         self._fingerprint = fingerprint
-        self._handover.open(fingerprint)
+        self._remote_prefill.open(fingerprint)
         self.sender.start(fingerprint)
 
     @property
@@ -104,7 +104,7 @@ class CacheLink:
 
     def fetch(self, wanted: WantedPages) -> bool:
         """See `Link`."""
-        useful = bool(self._instances_for(wanted)) or self._handover.useful(wanted)
+        useful = bool(self._instances_for(wanted)) or self._remote_prefill.useful(wanted)
         if useful:
             self._loop.call_soon_threadsafe(self._begin, wanted)
         return useful
@@ -135,7 +135,7 @@ class CacheLink:
         try:
             if self._instances_for(wanted):
                 await self._from_caches(wanted, arrivals)
-            await self._handover.run(wanted, arrivals)
+            await self._remote_prefill.run(wanted, arrivals)
         finally:
             self._ended(wanted)
 

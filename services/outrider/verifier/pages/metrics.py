@@ -21,12 +21,14 @@ OFFERED = counter(
     "Full pages by outcome of offering them: sent, dropped (too busy), failed.",
     ["outcome"],
 )
-HANDOVERS = counter(
+REMOTE_PREFILLS = counter(
     "verifier_kv_handovers",
     "Prompts by outcome of asking another verifier for their pages: hit, slower (than computing here), busy, "
     "late, failed, cancelled.",
     ["outcome"],
 )
-HANDOVER_SECONDS = counter("verifier_kv_handover_seconds", "Time that requests waited for another verifier's pages.")
+REMOTE_PREFILL_SECONDS = counter(
+    "verifier_kv_handover_seconds", "Time that requests waited for another verifier's pages."
+)
 GIVERS = gauge("verifier_kv_givers", "Verifiers that may be asked for pages.")
 HANDED = counter("verifier_kv_handed_tokens", "Tokens of pages handed to other verifiers.")

@@ -16,13 +16,13 @@ from outrider.kernels.pool import KvPool
 from outrider.mesh.service import Mesh
 from outrider.v1.kvcache_pb2_grpc import add_KvCacheServicer_to_server
 from outrider.verifier.pages.cached_pages import CachedPages, WantedPages, page_bytes
-from outrider.verifier.pages.handover import Handover, HandoverTerms, PrefillPeers
 from outrider.verifier.pages.link import CacheLink, FetchTerms
 from outrider.verifier.pages.metrics import CACHES
 from outrider.verifier.pages.page_sender import MOST_WAITING
 from outrider.verifier.pages.page_server import DeliveringCache, PageServer
 from outrider.verifier.pages.peers import Peers
 from outrider.verifier.pages.receiver import Receiver
+from outrider.verifier.pages.remote_prefill import PrefillPeers, RemotePrefill, RemotePrefillTerms
 from outrider.verifier.settings import VerifierSettings
 
 _OPEN_S = 10.0
@@ -62,9 +62,9 @@ class PageExchange:
         settings, tasks, page_size = self._settings, self._mesh.tasks, self._settings.page_size
         receiver = Receiver(page_size, size, tasks.spawn)
         fetch_terms = FetchTerms(settings.kv_cache, settings.kv_cache_deadline_s, page_size, size, self._target.token_s)
-        handover_terms = HandoverTerms(settings.handover, settings.handover_deadline_s, page_size, size)
-        handover = Handover(self._prefill_peers, receiver, handover_terms)
-        return CacheLink(self._peers, handover, receiver, tasks, fetch_terms, self._arrived, self._ended)
+        terms = RemotePrefillTerms(settings.handover, settings.handover_deadline_s, page_size, size)
+        remote_prefill = RemotePrefill(self._prefill_peers, receiver, terms)
+        return CacheLink(self._peers, remote_prefill, receiver, tasks, fetch_terms, self._arrived, self._ended)
 
     def _arrived(self, wanted: WantedPages, pages: list[bytes]) -> None:
         self._inbox.post(partial(self._pages.arrive, wanted, pages))

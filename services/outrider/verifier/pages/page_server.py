@@ -170,7 +170,7 @@ class PageServer(pb_grpc.KvCacheServicer):
             ttft_ms=prefill.within_ms,
             residency=prefill.residency,
         )
-        return replace(request_from_proto(submission, self._limits, self._engine.scheduler.now()), for_handover=True)
+        return replace(request_from_proto(submission, self._limits, self._engine.scheduler.now()), prefill_only=True)
 
     def _batches(self, pages: PageBatch) -> Iterator[PageBatch]:
         """Splits pages into batches that fit into a message."""

@@ -59,7 +59,7 @@ class Publisher:
         self._drafting.send(outcome)
         ended = False
         for request, output in outcome.outputs:
-            if not request.for_handover:
+            if not request.prefill_only:
                 ended |= output.finish is not None
                 if request.trace is None:
                     self._send(request, output)

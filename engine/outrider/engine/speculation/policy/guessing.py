@@ -108,7 +108,7 @@ class Guessing:
 
     def _note_whole(self, sequence: Sequence) -> None:
         request = sequence.request
-        decodes = request.max_tokens > 1 and not request.for_handover
+        decodes = request.max_tokens > 1 and not request.prefill_only
         seeing = [*self._seeing.items(), *self._seeing_afar.items()] if decodes else []
         sequence.whole = any(traits.whole and request.admits(name) for name, traits in seeing)
 

@@ -1,4 +1,4 @@
-"""Hand-over: another verifier computes the pages of a prompt, if that pays.
+"""Prefill/decode disaggregation: another verifier computes the pages of a prompt, if that pays.
 
 If the other verifier fails (gone, stalled, busy, wrong data), the pages are computed here.
 """
@@ -16,7 +16,7 @@ import grpc
 from outrider.mesh.registry import Member, Registry, State
 from outrider.v1 import kvcache_pb2 as pb
 from outrider.verifier.pages.cached_pages import Prompt, WantedPages
-from outrider.verifier.pages.metrics import GIVERS, HANDOVER_SECONDS, HANDOVERS
+from outrider.verifier.pages.metrics import GIVERS, REMOTE_PREFILL_SECONDS, REMOTE_PREFILLS
 from outrider.verifier.pages.peers import Peer, reach
 from outrider.verifier.pages.receiver import BadPage, PageArrivals, Receiver
 from outrider.verifier.pages.transfer import TransferTime
@@ -107,8 +107,8 @@ class PrefillPeers:
 
 
 @dataclass(frozen=True, slots=True)
-class HandoverTerms:
-    """Terms of a hand-over.
+class RemotePrefillTerms:
+    """Terms of a remote prefill.
 
     Attributes:
         mode: ``auto`` asks if that costs less than computing here, ``always`` asks if there is a verifier to ask.
@@ -127,10 +127,10 @@ class HandoverTerms:
         return self.deadline_s if self.mode == "always" else min(self.deadline_s, prompt.seconds)
 
 
-class Handover:
+class RemotePrefill:
     """Asks other verifiers to compute pages. Only in the event loop, except `useful`."""
 
-    def __init__(self, prefill_peers: PrefillPeers, receiver: Receiver, terms: HandoverTerms) -> None:
+    def __init__(self, prefill_peers: PrefillPeers, receiver: Receiver, terms: RemotePrefillTerms) -> None:
         self._prefill_peers, self._receiver, self._terms = prefill_peers, receiver, terms
         self._transfer: defaultdict[str, TransferTime] = defaultdict(TransferTime)
         self._fingerprint = b""
@@ -162,8 +162,8 @@ class Handover:
             outcome = "late"
         finally:
             self._prefill_peers.ask(peer, -1)
-            HANDOVERS.labels(outcome).inc()
-            HANDOVER_SECONDS.inc(time.monotonic() - began)
+            REMOTE_PREFILLS.labels(outcome).inc()
+            REMOTE_PREFILL_SECONDS.inc(time.monotonic() - began)
 
     async def _ask(self, peer: Peer, wanted: WantedPages, prompt: Prompt, arrivals: PageArrivals) -> str:
         first = wanted.present + arrivals.pages
