@@ -52,19 +52,6 @@ class EverythingDrafter(Drafter):
         ]
 
 
-class Bargainer(EverythingDrafter):
-    """Notes the prices that it gets."""
-
-    traits = Traits(priced=True)
-
-    def __init__(self, vocabulary: int, depth: int) -> None:
-        super().__init__(vocabulary, depth)
-        self.prices: list[tuple[float, float]] = []
-
-    def price(self, guess: float, second: float) -> None:
-        self.prices.append((guess, second))
-
-
 class Watcher(EverythingDrafter):
     """Keeps the tokens and the states of every sequence; the states may begin behind the first token.
 

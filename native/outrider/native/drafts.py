@@ -152,6 +152,13 @@ class NativeDrafts:
         """Whether a session has decided tokens that the model has not read."""
         return bool(self._reading(self._handle))
 
+    def grow(self, rounds: int) -> None:
+        """Runs the model up to ``rounds`` times, as long as tokens or nodes wait for a run."""
+        for _ in range(rounds):
+            if not self.plan().rows:
+                break
+            self.run()
+
     def plan(self, least: float = 0.0) -> DraftRun:
         """Plans the next run, which grows no node less likely than ``least``."""
         planned = self._planned

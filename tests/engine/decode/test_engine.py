@@ -17,7 +17,7 @@ from outrider.engine.speculation import DrafterContext, DraftTree, MergedTree
 from outrider.engine.speculation.drafters.model_drafter import ModelDrafter
 from outrider.engine.text import Tokenizer
 
-from tests.engine.drafters import Bargainer, EverythingDrafter
+from tests.engine.drafters import EverythingDrafter
 from tests.engine.engines import VOCABULARY, MakeEngine, accepted_guesses, random_drafter, requests, run, said, tokens
 from tests.toy_model import save_toy
 
@@ -187,17 +187,6 @@ def test_a_request_that_breaks_a_step_ends_and_harms_no_other(
 def test_an_engine_with_which_nothing_succeeds_any_more_says_so(make_engine: MakeEngine) -> None:
     with pytest.raises(ArithmeticError):
         run(make_engine(VOCABULARY), [poison(f"r{number}") for number in range(20)])
-
-
-@pytest.mark.parametrize("per_row", [0.0, 0.5])
-def test_drafters_are_told_what_guesses_have_to_bring(make_engine: MakeEngine, per_row: float) -> None:
-    bargainer = Bargainer(50, 1)
-    engine = make_engine(50, [bargainer], cost=CostCurve([1, 1001], [1.0, 1.0 + 1000 * per_row]))
-    engine.submit(Request("a", "t", [1, 2, 3], Sampling(1.0, seed=1), 20))
-    while engine.busy:
-        engine.step()
-    assert len(bargainer.prices) >= 9
-    assert all(second > 0 and (guess > 0) == (per_row > 0) for guess, second in bargainer.prices)
 
 
 class Unsure(EverythingDrafter):

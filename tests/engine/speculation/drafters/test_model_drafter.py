@@ -238,35 +238,6 @@ def values(tree: DraftTree) -> list[float]:
     return values
 
 
-@pytest.mark.parametrize("sampling", [GREEDY, WARM])
-def test_nodes_that_no_step_would_buy_are_not_grown(directory: Path, sampling: Sampling) -> None:
-    made = drafter(directory, least_value=0.0, ahead=12, children=2, sent=500)
-
-    def grown(session: int) -> list[float]:
-        made.open(session, Opening([3, 1, 4, 1, 5], sampling, 500))
-        tree = settle(made)[session]
-        return sorted({values(tree)[parent] for parent in tree.parents if parent >= 0})
-
-    free = grown(1)
-    made.price(free[5] - 1e-5, 0.0)
-    assert free[0] < grown(2)[0] == pytest.approx(free[5])
-
-
-def test_nothing_is_grown_while_that_costs_more_than_it_promises(directory: Path) -> None:
-    made, tokens = drafter(directory, least_value=0.0), [3, 1, 4, 1, 5]
-    made.open(1, Opening(tokens, GREEDY, 31))
-    tree = settle(made)[1]
-    assert max(tree.parents) >= 0
-    made.price(0.0, 1e12)
-    wrong = next(token for token in range(VOCABULARY) if token not in tree.tokens)
-    made.commit(1, len(tokens), [wrong])
-    tree = settle(made)[1]
-    assert tree.length == len(tokens) + 1
-    assert set(tree.parents) == {-1}
-    made.price(0.0, 0.0)
-    assert max(settle(made)[1].parents) >= 0
-
-
 def test_closed_sessions_leave_no_page_behind(directory: Path) -> None:
     made = drafter(directory, pages=40, page_size=8)
     for session in range(6):

@@ -46,43 +46,22 @@ def test_the_cost_curve_never_falls() -> None:
     assert CostCurve.through([(1, 3.0), (2, 1.0)])(1) == 1.0
 
 
-def test_steps_that_take_longer_with_guesses_have_to_be_paid_by_them() -> None:
-    assert len(buy([CHAIN], [63], 1, 64, FLAT, surcharge=1.5)[0]) == 3
-    assert len(buy([CHAIN], [63], 1, 64, FLAT, surcharge=3.0)[0]) == 0
-
-
-def test_what_steps_really_take_is_learnt_and_fades_where_no_guess_is_worth_it() -> None:
+def test_the_pace_follows_a_machine_that_gets_slower() -> None:
     pace = Pace()
     for _ in range(100):
-        pace.learn(8, False, 1.0, 1.0)
-        pace.learn(8, True, 1.0, 3.0)
-    assert pace(8, True) / pace(8, False) > 2
-    assert pace(1, True) == pace.surcharge(1) == 1.0
-    for _ in range(400):
-        pace.learn(8, False, 1.0, 1.0)
-    assert pace(8, True) / pace(8, False) > 2
-    for _ in range(400):
-        pace.fade(8)
-    assert pace.surcharge(8) < 1.1
-    assert pace(8, True) == pytest.approx(pace(8, False) * pace.surcharge(8))
-
-
-def test_a_machine_that_gets_slower_does_so_for_both_kinds_of_steps() -> None:
-    pace = Pace()
-    for step in range(200):
-        pace.learn(8, step % 20 > 9, 1.0, 1.3 if step % 20 > 9 else 1.0)
-    for _ in range(60):
-        pace.learn(8, True, 1.0, 2.6)
-    assert 1.7 < pace(8, False) < 2.3
-    assert 1.15 < pace(8, True) / pace(8, False) < 1.45
+        pace.learn(8, 2.0, 2.0)
+    assert (pace(8), pace(1)) == (1.0, 1.0)
+    for _ in range(200):
+        pace.learn(8, 2.0, 4.0)
+    assert pace(8) == pytest.approx(2.0, rel=0.01)
 
 
 def test_single_steps_that_were_held_up_count_for_little() -> None:
     pace = Pace()
     for _ in range(100):
-        pace.learn(8, False, 1.0, 1.0)
-    pace.learn(8, False, 1.0, 50.0)
-    assert 1.0 < pace(8, False) < 1.1
+        pace.learn(8, 1.0, 1.0)
+    pace.learn(8, 1.0, 50.0)
+    assert 1.0 < pace(8) < 1.1
 
 
 def test_guesses_that_cannot_pay_are_not_looked_at() -> None:

@@ -63,10 +63,9 @@ def speed(guessers: dict[str, Guesser], asked: set[str] | None, sequences: int, 
         machine.clock += (alone + drafting) * slow
         tokens, total = tokens + sequences + sum(rights.values()), total + alone + drafting
         curve = 1 + 0.1 * guesses
-        if guesses or policy.is_plain(size, set()):
-            pace.learn(size, guesses > 0, curve, alone * slow)
-        plain, real = pace(size, False), curve * pace(size, guesses > 0)
-        prices = StepPrices(plain / sequences, (real - plain) / max(guesses, 1), (alone + drafting) * slow)
+        pace.learn(size, curve, alone * slow)
+        plain, row = pace(size), (curve - 1) * pace(size) / max(guesses, 1)
+        prices = StepPrices(plain / sequences, row, (alone + drafting) * slow)
         waits = {name: guessers[name].drafting * slow for name in chosen}
         done = {name: DrafterStep(_GUESSES * (name in rights), rights.get(name, 0), waits[name]) for name in chosen}
         policy.step(size, done, prices, others=False)

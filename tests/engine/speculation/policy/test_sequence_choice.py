@@ -101,7 +101,7 @@ class Dear(EverythingDrafter):
     """A drafter that steps wait for. Records the sequences that it is to leave out, and all commits."""
 
     name = "dear"
-    traits = Traits(priced=True, rests=True)
+    traits = Traits(slow=True, rests=True)
 
     def __init__(self, vocabulary: int, depth: int) -> None:
         super().__init__(vocabulary, depth)

@@ -49,7 +49,7 @@ class Traits:
         whole: whether the states are needed from the first token of a prompt on. A sequence with such a drafter takes
             no pages of other sequences, since nothing computes the states of those.
         travels: whether the states may cross the network, so that the drafter may run in a proposer.
-        priced: whether steps wait for the drafter so long that it weighs its work: it is asked last, and gets prices.
+        slow: whether steps wait for the drafter so long that it is asked last, where the other guesses run out.
         rests: whether the drafter leaves out sequences that `Drafter.rest` names.
         auto: whether ``auto`` in an operator's list of drafters includes the drafter; one with a ``shipped`` model only
             on a CPU, beside the shipped target or with an option ``model``.
@@ -60,7 +60,7 @@ class Traits:
     layers: tuple[int, ...] = ()
     whole: bool = True
     travels: bool = False
-    priced: bool = False
+    slow: bool = False
     rests: bool = False
     auto: bool = False
     shipped: Shipped | None = None
@@ -168,14 +168,6 @@ class Drafter(ABC):
 
     def close(self, session: int) -> None:  # noqa: B027
         """Ends the session."""
-
-    def price(self, guess: float, second: float) -> None:  # noqa: B027
-        """Sets the prices of later guesses, in tokens, for a drafter that is ``priced``.
-
-        Args:
-            guess: price of a verified guess: the verifier buys no guess that is less likely.
-            second: price of a second that a step waits for the drafter.
-        """
 
     @property
     def reading(self) -> bool:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from time import perf_counter
 
 import torch
 from outrider.engine.models.llama import LlamaModel
 from outrider.engine.pages.page_table import OutOfPages, PageTable
 from outrider.engine.sampling import Dice, Sampling
 from outrider.engine.speculation.drafters.drafter import Opening
-from outrider.engine.speculation.drafters.prices import FREE, DraftPrice, RunTime
 from outrider.engine.speculation.drafters.vocabulary import VocabularyMap
 from outrider.engine.speculation.trees.guess_tree import GuessTree
 from outrider.engine.speculation.trees.proposals import confidence, own_seed, propose
@@ -84,7 +82,6 @@ class EagerTrees:
         self._pool = model.new_pool(shape.pages, shape.page_size)
         self._pages = PageTable(shape.pages)
         self._sessions: dict[int, _Session] = {}
-        self._growing = RunTime()
 
     def open(self, session: int, opening: Opening) -> None:
         """Starts guessing for a sequence."""
@@ -147,15 +144,10 @@ class EagerTrees:
         return any(session.pending for session in self._active_sessions())
 
     @torch.inference_mode()
-    def draft(self, most: int, price: DraftPrice = FREE) -> list[tuple[int, DraftTree]]:
-        """Runs the model once over the best nodes of all sequences, if that pays; returns trees of ``most`` guesses."""
-        parts = self._plan(price)
-        if not parts:
-            return []
-        began = perf_counter()
-        improved = self._run(parts)
-        if all(part.nodes is not None for part in parts):
-            self._growing.learn(perf_counter() - began)
+    def draft(self, most: int) -> list[tuple[int, DraftTree]]:
+        """Runs the model once over the best nodes of all sequences; returns trees of ``most`` guesses."""
+        parts = self._plan()
+        improved = self._run(parts) if parts else []
         return [
             (s.number, s.tree.best(min(s.max_nodes, most), self._shape.least_value, len(s.tokens), self._name))
             for s in improved
@@ -178,7 +170,7 @@ class EagerTrees:
                 improved.append(part.session)
         return improved
 
-    def _plan(self, price: DraftPrice) -> list[_RunPart]:
+    def _plan(self) -> list[_RunPart]:
         active = self._active_sessions()
         each = max(1, min(self._shape.rows_each, self._shape.rows // max(len(active), 1)))
         prefill, rows, parts = self._shape.prefill_rows, self._shape.rows, []
@@ -186,12 +178,10 @@ class EagerTrees:
             if session.pending:
                 part, prefill = self._prompt_part(session, prefill)
             else:
-                part = self._growth_part(session, min(each, rows), max(self._shape.least_value, price.guess))
+                part = self._growth_part(session, min(each, rows))
                 rows -= len(part.tokens) if part else 0
             if part is not None:
                 parts.append(part)
-        if not self._pays(parts, price):
-            return []
         for part in parts:
             for node in part.nodes or ():
                 part.session.tree.grow(node)
@@ -201,15 +191,6 @@ class EagerTrees:
         ordered = sorted(self._sessions.values(), key=lambda s: s.number)
         return [s for s in ordered if not (s.lacks_pages or s.resting) and len(s.tokens) < self._context_length]
 
-    def _pays(self, parts: list[_RunPart], price: DraftPrice) -> bool:
-        """Whether the nodes' probabilities sum up to the price of a run; runs with decided tokens always pay."""
-        promised = 0.0
-        for part in parts:
-            if part.nodes is None:
-                return True
-            promised += sum(part.session.tree.nodes[node].value for node in part.nodes)
-        return promised >= price.second * self._growing.seconds
-
     def _prompt_part(self, session: _Session, left: int) -> tuple[_RunPart | None, int]:
         rows = min(session.pending, left)
         if rows <= 0 or not self._ensure_pages(session, session.cached + rows):
@@ -217,11 +198,11 @@ class EagerTrees:
         tokens = session.tokens[session.cached : session.cached + rows]
         return _RunPart(session, tokens, None, rows == session.pending), left - rows
 
-    def _growth_part(self, session: _Session, most: int, least: float) -> _RunPart | None:
+    def _growth_part(self, session: _Session, most: int) -> _RunPart | None:
         shape, tree = self._shape, session.tree
         most = min(most, shape.ahead - len(tree.grown))
         depth = self._context_length - len(session.tokens)
-        nodes = tree.frontier(most, least, depth) if most > 0 else []
+        nodes = tree.frontier(most, shape.least_value, depth) if most > 0 else []
         nodes = nodes[: tree.worth_growing(nodes, shape.row_cost)]
         if not nodes or not self._ensure_pages(session, session.cached + len(tree.grown) + len(nodes)):
             return None

@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from outrider.engine.models.llama import LlamaModel
-from outrider.engine.speculation.drafters.compiled_trees import CompiledTrees
 from outrider.engine.speculation.drafters.drafter import Drafter, DrafterContext, DrafterError, Opening, Traits
 from outrider.engine.speculation.drafters.eager_trees import EagerTrees
-from outrider.engine.speculation.drafters.prices import FREE, DraftPrice
 from outrider.engine.speculation.drafters.vocabulary import VocabularyMap
 from outrider.engine.speculation.trees.shape import TreeShape
 from outrider.engine.speculation.trees.tree import DraftTree
@@ -27,7 +25,7 @@ class ModelDrafter(Drafter):
     """
 
     name = "model"
-    traits = Traits(priced=True, rests=True, auto=True, shipped="draft")
+    traits = Traits(slow=True, rests=True, auto=True, shipped="draft")
 
     def __init__(self, context: DrafterContext) -> None:
         if context.model is None:
@@ -44,8 +42,6 @@ class ModelDrafter(Drafter):
         self._map = None if table is None else VocabularyMap.load(table, draft_vocabulary, context.vocabulary_size)
         self._opened: dict[int, Opening] = {}
         self._native = self._native_drafts()
-        self._compiled = None if self._native is None else CompiledTrees(self._native)
-        self._price = FREE
 
     def _native_drafts(self) -> NativeDrafts | None:
         decoder, shape = self._model.compiled, self._shape
@@ -98,10 +94,6 @@ class ModelDrafter(Drafter):
         if "_eager" in self.__dict__:
             self._eager.close(session)
 
-    def price(self, guess: float, second: float) -> None:
-        """Sets the prices of later guesses (see `outrider.engine.speculation.Drafter`)."""
-        self._price = DraftPrice(guess, second)
-
     @property
     def free_pages(self) -> int:
         """Pages that no session holds."""
@@ -120,11 +112,11 @@ class ModelDrafter(Drafter):
             return []
         most = max(self._shape.least_sent, self._shape.sent // len(self._opened))
         trees: list[tuple[int, DraftTree]] = []
-        if self._compiled is not None:
-            grown = self._compiled.draft(self._shape.rounds, most, self._price)
-            for number, length, tokens, parents, confidences in grown:
+        if self._native is not None:
+            self._native.grow(self._shape.rounds)
+            for number, length, tokens, parents, confidences in self._native.trees(most):
                 trees.append((number, DraftTree(length, tokens, parents, confidences, self.name)))
-        return trees + (self._eager.draft(most, self._price) if "_eager" in self.__dict__ else [])
+        return trees + (self._eager.draft(most) if "_eager" in self.__dict__ else [])
 
 
 def _proposer_defaults(device: str) -> dict[str, Any]:

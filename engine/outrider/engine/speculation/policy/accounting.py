@@ -7,11 +7,10 @@ from collections.abc import Mapping, Set
 from collections.abc import Sequence as Seq
 
 from outrider.engine.scheduling.cost_curve import CostCurve
-from outrider.engine.speculation import Drafter, MergedTree
+from outrider.engine.speculation import MergedTree
 from outrider.engine.speculation.policy.budget import Pace
 from outrider.engine.speculation.policy.counts import Counts
 from outrider.engine.speculation.policy.drafter_policy import DrafterPolicy, DrafterStep, StepPrices
-from outrider.engine.speculation.policy.guess_prices import GuessPrices
 from outrider.engine.speculation.policy.local_drafter import LocalDrafter
 
 
@@ -22,18 +21,14 @@ class Accounting:
         cost: seconds of a step by rows.
         policy: judges drafters by what they brought and cost.
         drafters: the local drafters, by name.
-        plugins: the same drafters, as plug-ins.
 
     Attributes:
-        pace: measured seconds of steps over those of ``cost``.
+        pace: measured seconds of plain steps over those of ``cost``.
         counts: counters of guesses since start.
     """
 
-    def __init__(
-        self, cost: CostCurve, policy: DrafterPolicy, drafters: Mapping[str, LocalDrafter], plugins: Seq[Drafter]
-    ) -> None:
+    def __init__(self, cost: CostCurve, policy: DrafterPolicy, drafters: Mapping[str, LocalDrafter]) -> None:
         self._cost, self._policy, self._local = cost, policy, drafters
-        self._prices = GuessPrices(plugins)
         self.pace, self.counts = Pace(), Counts()
         self._bought: Counter[str] = Counter()
         self._accepted: Counter[str] = Counter()
@@ -53,9 +48,7 @@ class Accounting:
             self._accepted[guesses.firsts[row - 1]] += 1
             self.counts.accepted[drafters[row - 1], depths[row - 1]] += 1
 
-    def step(
-        self, size: int, sequences: int, guesses: int, seconds: float, waited: float, remote: Set[str], offered: bool
-    ) -> None:
+    def step(self, size: int, sequences: int, guesses: int, seconds: float, waited: float, remote: Set[str]) -> None:
         """Learns the pace from a step that computed no prompts. Called before `settle`.
 
         Args:
@@ -65,15 +58,12 @@ class Accounting:
             seconds: time of the step.
             waited: the part of ``seconds`` that the step waited for local drafters.
             remote: remote drafters that may have slowed the step.
-            offered: whether there were guesses to buy.
         """
-        expected, pace = self._cost(sequences + guesses), self.pace
-        self.counts.predicted += expected * pace(size, guesses > 0) + waited
+        expected = self._cost(sequences + guesses)
+        self.counts.predicted += expected * self.pace(size) + waited
         self.counts.real += seconds
-        if guesses or self._policy.is_plain(size, remote):
-            pace.learn(size, guesses > 0, expected, max(seconds - waited, 0.0))
-        if offered and not guesses:
-            pace.fade(size)
+        if self._policy.is_plain(size, remote):
+            self.pace.learn(size, expected, max(seconds - waited, 0.0))
         for drafter in self._local.values():
             drafter.time_step(size, seconds)
 
@@ -82,19 +72,15 @@ class Accounting:
 
         The remote drafters in ``asked`` share all the time by which the step was late. Other arguments as in `step`.
         """
-        cost, expected, alone = self._cost, self._cost(sequences + guesses), self.pace(size, False)
-        pace = self.pace(size, True) if guesses and not asked else alone
-        decided, next_row = sequences + sum(self._accepted.values()), cost(sequences + guesses + 1) - expected
-        if any(drafter.traits.priced and drafter.waited is not None for drafter in self._local.values()):
-            self._prices.learn(size, decided, seconds, next_row * pace)
-        plain = cost(sequences) * alone
-        row = max(expected * pace - plain, 0.0) / max(guesses, 1)
+        cost, expected, pace = self._cost, self._cost(sequences + guesses), self.pace(size)
+        plain = cost(sequences) * pace
+        row = (expected * pace - plain) / max(guesses, 1)
         drafter_steps = {
             name: DrafterStep(self._bought[name], self._accepted[name], drafter.waited, drafter.instalment())
             for name, drafter in self._local.items()
             if drafter.waited is not None
         }
-        late_s = (seconds - waited - expected * alone) / max(len(asked), 1)
+        late_s = (seconds - waited - expected * pace) / max(len(asked), 1)
         drafter_steps |= {name: DrafterStep(self._bought[name], self._accepted[name], late_s) for name in asked}
         self._policy.step(size, drafter_steps, StepPrices(plain / sequences, row, seconds), bool(asked))
 

@@ -16,77 +16,30 @@ from outrider.engine.scheduling.cost_curve import CostCurve
 from outrider.engine.speculation import MergedTree
 
 
-@dataclass(slots=True)
-class _Track:
-    """The estimate for one kind of step: logarithms of its pace and of what guesses add, with their covariance.
-
-    A Kalman filter (Kalman 1960) of two states. A plain step shows the first state, a step with guesses their sum.
-    """
-
-    level: float = 0.0
-    surcharge: float = 0.0
-    level_variance: float = 4.0
-    covariance: float = 0.0
-    surcharge_variance: float = 0.04
-    last_step: int = 0
-
-    def age(self, now: int) -> None:
-        """Widens the variances: the machine's speed drifts with every step, the surcharge of guesses hardly drifts."""
-        steps, self.last_step = min(now - self.last_step, _MOST_AGED_STEPS), now
-        self.level_variance += _LEVEL_DRIFT * steps
-        self.surcharge_variance += _SURCHARGE_DRIFT * steps
-
-    def learn(self, guessing: bool, measured: float) -> None:
-        """Updates the estimate with a factor's logarithm; an outlier is clipped to the edge of what is likely."""
-        level = self.level_variance + guessing * self.covariance
-        surcharge = self.covariance + guessing * self.surcharge_variance
-        spread = level + guessing * surcharge + _NOISE
-        edge = _CLIP * math.sqrt(spread)
-        error = min(max(measured - self.level - guessing * self.surcharge, -edge), edge) / spread
-        self.level += level * error
-        self.surcharge += surcharge * error
-        self.level_variance -= level * level / spread
-        self.covariance -= level * surcharge / spread
-        self.surcharge_variance -= surcharge * surcharge / spread
-
-
 class Pace:
-    """Measured seconds of steps over the seconds of the cost curve, with and without guesses, by kind of step.
+    """Measured seconds of plain steps over the seconds of the cost curve, by kind of step.
 
-    The curve is measured over one sequence on an idle machine. Trees of many sequences cost more than as many rows of
-    one sequence, and drafting takes cores away. The guesses have to pay for what a step with guesses takes beyond a
-    plain step. A machine that slows down slows both, so each measurement updates both.
+    The curve is measured over one sequence on an idle machine; a busy machine and long sequences take longer.
     """
 
     def __init__(self) -> None:
-        self._tracks: dict[Hashable, _Track] = {}
-        self._steps = 0
+        self._factors: dict[Hashable, float] = {}
 
-    def __call__(self, kind: Hashable, guessing: bool) -> float:
+    def __call__(self, kind: Hashable) -> float:
         """Factor on the curve's seconds; 1 for a kind without measurements."""
-        track = self._tracks.get(kind)
-        return 1.0 if track is None else math.exp(track.level + guessing * track.surcharge)
+        return self._factors.get(kind, 1.0)
 
-    def surcharge(self, kind: Hashable) -> float:
-        """Seconds of a step with guesses over those of a step without."""
-        track = self._tracks.get(kind)
-        return 1.0 if track is None else math.exp(track.surcharge)
-
-    def learn(self, kind: Hashable, guessing: bool, expected: float, seconds: float) -> None:
-        """Learns from a step that took ``seconds`` where the curve says ``expected``; outliers are clipped."""
-        self._steps += 1
-        track = self._tracks.setdefault(kind, _Track(last_step=self._steps))
-        track.age(self._steps)
-        track.learn(guessing, math.log(max(seconds / expected, _LEAST_FACTOR)))
-
-    def fade(self, kind: Hashable) -> None:
-        """Lowers the surcharge after a step that bought no guesses, so that guesses are tried again after a while."""
-        if (track := self._tracks.get(kind)) is not None:
-            track.surcharge *= 1 - _FADE
+    def learn(self, kind: Hashable, expected: float, seconds: float) -> None:
+        """Learns from a step that took ``seconds`` where the curve says ``expected``."""
+        measured = seconds / expected
+        usual = self._factors.get(kind, measured)
+        self._factors[kind] = usual + (min(measured, _OUTLIER * usual) - usual) * _LEARN
 
 
-_NOISE, _LEVEL_DRIFT, _SURCHARGE_DRIFT = 0.02, 1e-4, 1e-6
-_MOST_AGED_STEPS, _CLIP, _LEAST_FACTOR, _FADE = 400, 2.0, 1e-6, 0.01
+# A mean of about 32 steps follows a machine whose speed drifts; a step far above the mean was held up by others.
+_LEARN, _OUTLIER = 1 / 32, 3.0
+# The drafter's own confidence weighs as much as 8 outcomes, so that a new drafter is believed first and corrected soon.
+# The memory is about 200 outcomes a bin: enough for a share to within 3 %, and it follows another kind of text.
 _PRIOR, _MEMORY = 8.0, 0.995
 EDGES = [1 / (1 + math.exp(-odds)) for odds in range(-7, 8)]
 """Confidences between bins."""
@@ -123,7 +76,6 @@ def buy(
     rows: int,
     limit: int,
     cost: CostCurve,
-    surcharge: float = 1.0,
     tenants: Sequence[str] | None = None,
     tenant_cap: int = 0,
 ) -> list[MergedTree]:
@@ -135,7 +87,6 @@ def buy(
         rows: rows of the step without guesses.
         limit: most guesses in the step.
         cost: seconds of a step by rows.
-        surcharge: seconds of a step with guesses over those of a step without.
         tenants: tenant of each sequence; None for no cap on a tenant's guesses.
         tenant_cap: most guesses of one tenant.
 
@@ -162,7 +113,7 @@ def buy(
         taken[owner].add(node)
         order.append((owner, node))
         count, expected = count + 1, expected - value
-        rate = expected / (cost(rows + count) * surcharge)
+        rate = expected / cost(rows + count)
         if rate > best:
             best, bought = rate, count
     chosen: list[list[int]] = [[] for _ in candidates]

@@ -22,8 +22,14 @@ from outrider.engine.speculation.policy.sequence_choice import SequenceChoice
 
 REGRET = 0.01
 """Share of the time that trials of one drafter may lose, and that a drafter may lose without being paused."""
+# An account remembers about 96 steps. A trial ends after 6 steps at the earliest, because the first steps of a sequence
+# decide fewer tokens; up to 48 steps, the loss has to exceed 1.5 standard deviations.
 _LEAST_STEPS, _TRIAL_STEPS, _FADE, _MARGIN = 6, 48, 1 - 1 / 96, 1.5
+# A window of 16 plain steps measures steps without remote drafters. The first 4 do not count: drafters still work
+# on the last commits. A window is assumed to lose at least 5 % of its time.
 _STEPS_BEFORE_WINDOW, _WINDOW_STEPS, _SETTLING_STEPS, _LEAST_SHARE = 24, 16, 4, 0.05
+# The usual drafting time is a mean of 8 steps; a step above 3 times the usual was held up by something else.
+_USUAL, _OUTLIER = 1 / 8, 3.0
 
 
 class DrafterStep(NamedTuple):
@@ -70,9 +76,9 @@ class _Account:
     resumes: float = 0.0
 
     def enter(self, drafter_step: DrafterStep, prices: StepPrices) -> None:
-        """Adds a step. Drafting counts for at most three times the usual; anything above has another cause."""
-        drafting = min(drafter_step.drafting, 3 * self.usual) if self.usual > 0 else drafter_step.drafting
-        self.usual += (drafting - self.usual) / 8 if self.usual else drafting
+        """Adds a step. Drafting counts for at most `_OUTLIER` times the usual; anything above has another cause."""
+        drafting = min(drafter_step.drafting, _OUTLIER * self.usual) if self.usual > 0 else drafter_step.drafting
+        self.usual += (drafting - self.usual) * _USUAL if self.usual else drafting
         brought = drafter_step.accepted * prices.token - drafter_step.bought * prices.row
         waited = drafting + drafter_step.opening
         self.lost += waited - brought

@@ -32,19 +32,14 @@ class GuessBuyer:
         self._calibrators: dict[tuple[str, bool], Calibrator] = defaultdict(Calibrator)
         self._purchase = Purchase(self._calibrators)
 
-    def buy(self, plan: Plan, surcharge: float) -> BoughtGuesses:
-        """The guesses worth verifying in a step like ``plan``.
-
-        Args:
-            plan: the step without guesses.
-            surcharge: seconds of a step with guesses over those of a step without.
-        """
+    def buy(self, plan: Plan) -> BoughtGuesses:
+        """The guesses worth verifying in a step like ``plan``, the step without guesses."""
         if not any(sequence.trees for sequence in plan.decoding):
             return BoughtGuesses([NO_GUESSES] * len(plan.decoding), {}, [])
         rows, most = len(plan.decoding), max(self._scheduler.most_guesses(plan), 0)
         cost = self._cost.beside(plan.prompt_rows, rows, most) if plan.prefilling else self._cost
         least = cost.least_value(rows, rows, most)
-        terms = BuyTerms(rows, most, least, cost, surcharge, self._scheduler.limits.guesses_tenant)
+        terms = BuyTerms(rows, most, least, cost, self._scheduler.limits.guesses_tenant)
         bought = self._purchase([self._buying_sequence(sequence, least) for sequence in plan.decoding], terms)
         for owner, outdated in bought.outdated:
             _drop(plan.decoding[owner], outdated)

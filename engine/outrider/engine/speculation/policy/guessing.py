@@ -24,6 +24,7 @@ from outrider.engine.speculation.policy.sequence_choice import StepForecast
 from outrider.engine.speculation.trees.tree import MOST_NODES
 from outrider.engine.telemetry import NoTelemetry, Telemetry
 
+# A draft model reads a prompt in runs of about so many rows.
 _READ_ROWS = 64
 
 
@@ -70,14 +71,14 @@ class Guessing:
         self._telemetry = telemetry or NoTelemetry()
         self._target, self._scheduler, self._cost, self._policy, self._clock = target, scheduler, cost, policy, clock
         local = [LocalDrafter(drafter, policy.sequence_choice(cost(_READ_ROWS) / _READ_ROWS)) for drafter in drafters]
-        self._local = {drafter.name: drafter for drafter in sorted(local, key=lambda drafter: drafter.traits.priced)}
+        self._local = {drafter.name: drafter for drafter in sorted(local, key=lambda drafter: drafter.traits.slow)}
         self._drafters: dict[int, list[LocalDrafter]] = {}
         self._remote = RemoteDrafters(clock)
         self._seeing = {name: drafter.traits for name, drafter in self._local.items() if drafter.traits.layers}
         self._seeing_afar: Mapping[str, Traits] = {}
         self._buyer = GuessBuyer(target.rule, scheduler, cost, self._usual_wait)
-        self._accounting = Accounting(cost, policy, self._local, drafters)
-        self._size, self._offered, self.waited = 0, False, 0.0
+        self._accounting = Accounting(cost, policy, self._local)
+        self._size, self.waited = 0, 0.0
         self.paused: frozenset[str] = frozenset()
 
     @property
@@ -184,8 +185,7 @@ class Guessing:
 
     def buy(self, plan: Plan) -> list[MergedTree]:
         """The guesses that the step verifies, for each sequence that decodes."""
-        bought = self._buyer.buy(plan, self._accounting.pace.surcharge(self._size))
-        self._offered = any(sequence.trees for sequence in plan.decoding)
+        bought = self._buyer.buy(plan)
         for guess, number in bought.drafted.items():
             self.counts.drafted[guess] += number
         return [self._buyer.fit(sequence, tree) for sequence, tree in zip(plan.decoding, bought.trees, strict=True)]
@@ -202,7 +202,7 @@ class Guessing:
         if plan.decoding and not plan.prefilling:
             sequences, remote = len(plan.decoding), self._remote.active(plan.decoding)
             size, guesses = self._size, rows - sequences
-            self._accounting.step(size, sequences, guesses, seconds, self.waited, remote, self._offered)
+            self._accounting.step(size, sequences, guesses, seconds, self.waited, remote)
             if any(sequence.request.speculates for sequence in plan.decoding):
                 self._accounting.settle(size, sequences, guesses, seconds, self.waited, remote - self.paused)
         self._accounting.clear()
@@ -229,11 +229,11 @@ class Guessing:
             return drafter.sequences
         if not plan.decoding:
             return frozenset()
-        trees = self._buyer.buy(plan, self._accounting.pace.surcharge(self._size)).trees
+        trees = self._buyer.buy(plan).trees
         brought = {sequence.number: sum(tree.values) for sequence, tree in zip(plan.decoding, trees, strict=True)}
         guesses = sum(map(len, trees))
         seconds = self._cost(plan.rows + guesses) - self._cost(plan.rows) + self._cost(len(plan.decoding))
-        seconds *= self._accounting.pace(self._size, guesses > 0)
+        seconds *= self._accounting.pace(self._size)
         own_tokens = {number: tokens for number, tokens in brought.items() if number in drafter.sequences}
         unread = {number: drafter.unread(sequences[number]) for number in own_tokens}
         drafter.seconds_without = seconds

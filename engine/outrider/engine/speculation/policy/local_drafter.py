@@ -12,6 +12,8 @@ from outrider.engine.speculation.policy.sequence_choice import READING, Sequence
 
 OWN = "local:"
 """Prefix of the sources of local drafters' trees."""
+# Time for a prompt is charged to about 32 later steps, which is how long it takes to pay off; the usual wait is a mean
+# of as many steps.
 _INSTALMENTS = 32
 
 
@@ -33,7 +35,7 @@ class LocalDrafter:
     def __init__(self, drafter: Drafter, choice: SequenceChoice) -> None:
         self._drafter, self.name, self.source = drafter, drafter.name, f"{OWN}{drafter.name}"
         self.traits = traits = drafter.traits
-        self.choice = choice if traits.priced and traits.rests else None
+        self.choice = choice if traits.slow and traits.rests else None
         self.paused = False
         self.waited: float | None = None
         self.usual_wait = self._owed = 0.0
@@ -124,7 +126,7 @@ class LocalDrafter:
             self._owed += seconds
         else:
             self.waited = seconds
-            self.usual_wait += (seconds - self.usual_wait) / 32
+            self.usual_wait += (seconds - self.usual_wait) / _INSTALMENTS
         if self._reads_prompt:
             self._reading_s += seconds
             self._finish_reading()

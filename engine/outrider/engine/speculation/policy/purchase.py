@@ -45,7 +45,6 @@ class BuyTerms(NamedTuple):
         limit: most guesses in the step.
         least: value below which a guess is left out.
         cost: seconds of a step by rows.
-        surcharge: seconds of a step with guesses over those of a step without.
         tenant_cap: most guesses of one tenant; 0 for no cap.
     """
 
@@ -53,7 +52,6 @@ class BuyTerms(NamedTuple):
     limit: int
     least: float
     cost: CostCurve
-    surcharge: float = 1.0
     tenant_cap: int = 0
 
 
@@ -91,9 +89,7 @@ class Purchase:
             candidates.append(merged)
         caps = [sequence.cap for sequence in sequences]
         tenants = [sequence.tenant for sequence in sequences] if terms.tenant_cap else None
-        bought = buy(
-            candidates, caps, terms.rows, terms.limit, terms.cost, terms.surcharge, tenants, terms.tenant_cap
-        )  # fmt: skip
+        bought = buy(candidates, caps, terms.rows, terms.limit, terms.cost, tenants, terms.tenant_cap)
         return BoughtGuesses(bought, drafted, outdated)
 
     def _merge(self, sequence: BuyingSequence, trees: list[DraftTree], least: float) -> MergedTree:

@@ -16,7 +16,7 @@ class TreeShape:
         ahead: most grown nodes of a sequence.
         least_value: least probability of a node that is grown or sent.
         row_cost: time that a row adds to a run, relative to the first row. A node is grown only if it raises the value
-            of the run for its time. 0 grows all nodes, and a verifier's prices say which nodes pay.
+            of the run for its time. 0 grows all nodes.
         sent: approximate sum of guesses of a round's trees; many small trees cost the verifier time.
         least_sent: guesses of a tree in any case.
         prefill_rows: prompt tokens in one run of the model.
