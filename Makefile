@@ -106,7 +106,7 @@ attack: dev
 # Kills servers of NATS's cluster and a whole site under streams, and admits clients at every server; as root, also a
 # verifier of one of two hosts, which are network namespaces.
 cluster: dev
-	CLUSTER=1 $(BIN)/pytest tests/security/test_clustered_door.py tests/cli/test_two_hosts.py
+	CLUSTER=1 $(BIN)/pytest tests/security/test_clustered_gateways.py tests/cli/test_two_hosts.py
 	$(BIN)/python -m outrider.loadtest.outages server $(ARGS)
 	$(BIN)/python -m outrider.loadtest.outages site $(ARGS)
 

@@ -41,7 +41,7 @@ LONG = (
     "engine/models/test_native.py",
     "gateway/generation/test_full_disk.py",
     "verifier/test_drafting_service.py",
-    "gateway/doors/own/test_prompts.py",
+    "gateway/api/own/test_prompts.py",
     "verifier/test_service.py",
     "mesh/test_lifecycle.py",
     "verifier/test_proposer_faults.py",

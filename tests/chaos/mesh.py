@@ -23,7 +23,7 @@ from outrider.mesh.addresses import hold_port
 from outrider.mesh.lifecycle import CannotStart
 
 from tests.broker import Broker
-from tests.chaos.readers import Doors
+from tests.chaos.readers import Gateways
 from tests.chaos.surroundings import Surroundings
 
 
@@ -64,7 +64,7 @@ class DeathRecorder:
 
 
 class ChaosMesh:
-    """The running mesh: the gateways' ``doors``, its ``broker``, and the keepers of all other processes."""
+    """The running mesh: its ``gateways``, its ``broker``, and the keepers of all other processes."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class ChaosMesh:
         surroundings: Surroundings,
     ) -> None:
         self.supervisor, self.broker, self.deaths, self.surroundings = supervisor, broker, deaths, surroundings
-        self.doors, self._plan = Doors(urls, access_to(plan.url)), plan
+        self.gateways, self._plan = Gateways(urls, access_to(plan.url)), plan
         self._stopped: set[int] = set()
 
     def alive(self) -> list[ProcessKeeper]:
@@ -134,8 +134,8 @@ class ChaosMesh:
 
     async def ready(self) -> None:
         """Returns when every gateway is ready to complete."""
-        async with httpx.AsyncClient(trust_env=False, timeout=5, verify=self.doors.trusted) as http:
-            for url in self.doors.urls:
+        async with httpx.AsyncClient(trust_env=False, timeout=5, verify=self.gateways.trusted) as http:
+            for url in self.gateways.urls:
                 while not await _answers(http, url):
                     await asyncio.sleep(0.1)
 

@@ -64,7 +64,7 @@ def _text(choice: dict[str, Any]) -> str:
 
 
 @dataclass(frozen=True)
-class Doors:
+class Gateways:
     """The ``urls`` of gateways, and what their clients need."""
 
     urls: list[str]
@@ -76,11 +76,14 @@ class Doors:
         return self.access.context() if self.access.ca else True
 
 
-async def by_client(doors: Doors, question: Question, number: int, journey: Journey) -> Answer:
+async def by_client(gateways: Gateways, question: Question, number: int, journey: Journey) -> Answer:
     """The answer as the Python client reads it, which resumes by itself."""
-    answer, turned = Answer(), [*doors.urls[number % len(doors.urls) :], *doors.urls[: number % len(doors.urls)]]
+    answer, turned = (
+        Answer(),
+        [*gateways.urls[number % len(gateways.urls) :], *gateways.urls[: number % len(gateways.urls)]],
+    )
     hooks = {"request": [journey.on_request], "response": [journey.on_response]}
-    http, key = httpx.AsyncClient(event_hooks=hooks, verify=doors.trusted), doors.access.key or None
+    http, key = httpx.AsyncClient(event_hooks=hooks, verify=gateways.trusted), gateways.access.key or None
     async with (
         AsyncClient(turned, api_key=key, max_retries=100, resume_s=PATIENCE_S, http_client=http) as client,
         client.stream(**question.body) as stream,
@@ -92,12 +95,12 @@ async def by_client(doors: Doors, question: Question, number: int, journey: Jour
     return answer
 
 
-async def by_hand(doors: Doors, question: Question, number: int, journey: Journey) -> Answer:
+async def by_hand(gateways: Gateways, question: Question, number: int, journey: Journey) -> Answer:
     """The answer as a plain HTTP client reads it; half of the clients ask that their streams continue."""
-    reader = _ByHand(doors.urls, question, random.Random(number), journey)
+    reader = _ByHand(gateways.urls, question, random.Random(number), journey)
     hooks = {"request": [journey.on_request], "response": [journey.on_response]}
-    headers = doors.access.headers
-    async with httpx.AsyncClient(timeout=20, event_hooks=hooks, headers=headers, verify=doors.trusted) as http:
+    headers = gateways.access.headers
+    async with httpx.AsyncClient(timeout=20, event_hooks=hooks, headers=headers, verify=gateways.trusted) as http:
         while not reader.done:
             try:
                 await reader.connect(http)

@@ -72,7 +72,7 @@ class Clients:
         question, reader = self._questions[place], by_hand if self._questions[place].raw else by_client
         journey = self.journeys.begin(place)
         try:
-            answer = await reader(self._mesh.doors, question, place, journey)
+            answer = await reader(self._mesh.gateways, question, place, journey)
         except asyncio.CancelledError:
             self.journeys.end(journey, "left")
         except Exception as error:

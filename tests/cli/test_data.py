@@ -46,7 +46,7 @@ def _read_while_the_verifier_dies(mesh: DataMesh) -> str:
         return "".join([first, *lines])
 
 
-def _ask_every_door(mesh: DataMesh) -> None:
+def _ask_every_api(mesh: DataMesh) -> None:
     function = {"name": f"f_{MARK}", "parameters": {"type": "object", "properties": {MARK: {"const": MARK}}}}
     chat = {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 8}
     assert mesh.post("/v1/completions", prompt=PROMPT, max_tokens=8, temperature=0).status_code == 200
@@ -90,7 +90,7 @@ def secrets(mesh: DataMesh) -> list[str]:
 
 def test_requests_and_secrets_are_in_no_metric_and_on_no_command_line(mesh: DataMesh) -> None:
     assert "[DONE]" in _read_while_the_verifier_dies(mesh)
-    _ask_every_door(mesh)
+    _ask_every_api(mesh)
     refusals = _ask_wrongly(mesh)
     assert not [status for status in refusals if status < 400], refusals
     assert [(place, each) for place, text in mesh.shown() for each in secrets(mesh) if each in text] == []

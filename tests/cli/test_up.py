@@ -51,7 +51,7 @@ def test_each_process_has_a_line_and_the_gateway_is_ready(mesh, url):
     assert httpx.get(f"{url}/readyz").status_code == 200
 
 
-def test_the_printed_addresses_of_the_other_doors_answer(mesh):
+def test_the_printed_addresses_of_the_other_apis_answer(mesh):
     grpc_address, nats_url = mesh.wait_for(r"gRPC at (\S+), and over NATS at (\S+)\.")[0].groups()
     with over_grpc.Client(grpc_address) as client:
         assert client.models() == ["pocket"]

@@ -85,7 +85,7 @@ def test_a_request_without_a_key_is_refused(url: str, ca: Path) -> None:
         client.complete(**PROMPT)
 
 
-def test_the_door_for_grpc_has_the_same_certificate(up: Up, ca: Path, key: str) -> None:
+def test_the_grpc_api_has_the_same_certificate(up: Up, ca: Path, key: str) -> None:
     address = up.wait_for(r"gRPC at (\S+),")[0][1]
     trusting = grpc.ssl_channel_credentials(ca.read_bytes())
     with over_grpc.Client(address, credentials=trusting, api_key=key) as client:

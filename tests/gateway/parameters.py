@@ -253,21 +253,21 @@ RESPONSE: dict[str, Effect] = SHARED | {
     "background": Effect(True),
     "store": Effect(
         False,
-        test="tests/gateway/doors/responses/test_response_requests.py::"
+        test="tests/gateway/api/responses/test_response_requests.py::"
         "test_what_is_not_stored_or_no_response_is_not_found",
     ),
 }
 
-TESTS = "tests/gateway/doors/nats/test_nats.py::"
+TESTS = "tests/gateway/api/nats/test_nats.py::"
 NATS: dict[str, Effect] = {
-    "request_id": Effect(test=f"{TESTS}test_who_subscribes_and_then_asks_gets_every_token_that_the_other_doors_tell"),
+    "request_id": Effect(test=f"{TESTS}test_who_subscribes_and_then_asks_gets_every_token_that_the_other_apis_send"),
     "timeout_s": Effect(test=f"{TESTS}test_what_takes_longer_than_it_may_is_ended_for_all_readers"),
 }
 """Of requests over NATS alone."""
 
 GRPC: dict[str, Effect] = {
     "linger": Effect(
-        test="tests/gateway/doors/grpc/test_grpc.py::test_what_cannot_be_in_time_is_refused_at_once_unless_it_lingers"
+        test="tests/gateway/api/grpc/test_grpc.py::test_what_cannot_be_in_time_is_refused_at_once_unless_it_lingers"
     )
 }
 """Of requests over gRPC alone."""

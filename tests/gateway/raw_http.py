@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from outrider.gateway.doors.http.edge import Edge
-from outrider.gateway.doors.http.messages import read_body
-from outrider.gateway.doors.http.server import HttpServer
+from outrider.gateway.api.http.edge import Edge
+from outrider.gateway.api.http.messages import read_body
+from outrider.gateway.api.http.server import HttpServer
 from outrider.gateway.settings import Bounds
 from outrider.mesh.tasks import Tasks
 from starlette.requests import Request

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from outrider.mesh.access import BROKERS, CA, DOORS, KEY, Access, access_to, login_at
+from outrider.mesh.access import BROKERS, CA, GATEWAYS, KEY, Access, access_to, login_at
 from outrider.mesh.bus import Login
 
 from tests.certificates import Certified
@@ -27,32 +27,32 @@ def secure(tmp_path: Path) -> Path:
 
 
 def test_a_secure_mesh_is_found_with_its_authority_and_key(secure: Path) -> None:
-    DOORS.remember(URL, secure)
+    GATEWAYS.remember(URL, secure)
     assert access_to(URL) == Access(URL, secure / CA, "sk-1-secret")
     assert access_to("https://localhost:8443").ca == secure / CA
     assert access_to(URL).headers == {"authorization": "Bearer sk-1-secret"}
-    DOORS.forget(URL)
+    GATEWAYS.forget(URL)
     assert access_to(URL) == Access(URL)
 
 
 def test_what_is_given_wins(secure: Path, tmp_path: Path) -> None:
-    DOORS.remember(URL, secure)
+    GATEWAYS.remember(URL, secure)
     assert access_to(URL, tmp_path / "own.crt", "own") == Access(URL, tmp_path / "own.crt", "own")
 
 
 def test_the_key_never_goes_in_the_clear(secure: Path) -> None:
-    DOORS.remember(URL, secure)
+    GATEWAYS.remember(URL, secure)
     assert access_to("http://127.0.0.1:8443").key == ""
 
 
 def test_without_a_url_the_mesh_at_the_usual_port_is_meant(secure: Path) -> None:
     assert access_to(None) == Access("http://127.0.0.1:8080")
-    DOORS.remember("https://127.0.0.1:8080", secure)
+    GATEWAYS.remember("https://127.0.0.1:8080", secure)
     assert access_to(None) == Access("https://127.0.0.1:8080", secure / CA, "sk-1-secret")
 
 
 def test_a_directory_that_others_may_enter_is_not_believed(secure: Path, runtime: Path) -> None:
-    DOORS.remember(URL, secure)
+    GATEWAYS.remember(URL, secure)
     (runtime / "outrider").chmod(0o755)
     assert access_to(URL) == Access(URL)
 

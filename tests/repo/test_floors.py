@@ -99,11 +99,11 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "sharing",
         "reports",
         "generation",
-        "doors",
+        "api",
         "service",
         "__main__",
     ),
-    "gateway.doors": (
+    "gateway.api": (
         "http",
         "schema",
         "openai",

@@ -145,7 +145,7 @@ def test_without_a_compiler_the_wheel_is_one_of_python_alone(tmp_path: Path) -> 
 
 
 def test_the_wheel_ships_the_playground(contents):
-    assert contents["outrider/gateway/doors/playground/page.html"]
+    assert contents["outrider/gateway/api/playground/page.html"]
 
 
 def test_the_wheel_leaves_the_namespace_open(contents):

@@ -7,17 +7,17 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from tests.security.door import TENANTS, Door, make_key, open_door
+from tests.security.secured import TENANTS, Secured, make_key, open_secured
 
 
 @pytest.fixture(scope="module")
-def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     """A broker and a gateway with keys."""
-    with open_door(tmp_path_factory.mktemp("door")) as made:
+    with open_secured(tmp_path_factory.mktemp("secured")) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def keys(door: Door) -> Mapping[str, str]:
+def keys(secured: Secured) -> Mapping[str, str]:
     """A key of each tenant."""
-    return {tenant: asyncio.run(make_key(door, tenant)) for tenant in TENANTS}
+    return {tenant: asyncio.run(make_key(secured, tenant)) for tenant in TENANTS}

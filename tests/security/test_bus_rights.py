@@ -18,7 +18,7 @@ from outrider.wire.frames import token_subject
 from outrider.wire.subjects import CALLOUT, credential_digest, record_subject
 from outrider_client import nats as over_nats
 
-from tests.security.door import TENANTS, Door, joined
+from tests.security.secured import TENANTS, Secured, joined
 from tests.security.speaker import Speaker
 
 CLIENTS = [f"client-{tenant}" for tenant in (*TENANTS, ANONYMOUS)]
@@ -26,24 +26,24 @@ NAMES = [*USERS, *CLIENTS]
 SECURITY = Path(__file__).parents[2] / "docs" / "security.md"
 
 
-def rights(door: Door, keys: Mapping[str, str], name: str) -> Rights:
+def rights(secured: Secured, keys: Mapping[str, str], name: str) -> Rights:
     """What is declared for ``name``; the only tenant of a mesh without keys has a seed, the others have keys."""
     if name in USERS:
         return USERS[name]
     tenant = name.partition("-")[2]
     key = keys.get(tenant)
-    return client_rights(tenant, credential_digest(key) if key else public_key(door.users.client))
+    return client_rights(tenant, credential_digest(key) if key else public_key(secured.users.client))
 
 
-async def join(door: Door, keys: Mapping[str, str], name: str) -> Speaker:
+async def join(secured: Secured, keys: Mapping[str, str], name: str) -> Speaker:
     if key := keys.get(name.partition("-")[2]):
-        return await Speaker.join(door.broker.port, key=key)
-    return await Speaker.join(door.broker.port, door.users.seed(name).read_bytes())
+        return await Speaker.join(secured.broker.port, key=key)
+    return await Speaker.join(secured.broker.port, secured.users.seed(name).read_bytes())
 
 
 @pytest.fixture
-async def speaker(door: Door, keys: Mapping[str, str], request: pytest.FixtureRequest) -> AsyncIterator[Speaker]:
-    made = await join(door, keys, request.param)
+async def speaker(secured: Secured, keys: Mapping[str, str], request: pytest.FixtureRequest) -> AsyncIterator[Speaker]:
+    made = await join(secured, keys, request.param)
     yield made
     await made.leave()
 
@@ -54,17 +54,17 @@ def example(pattern: str) -> str:
 
 
 @pytest.fixture
-def every_subject(door: Door, keys: Mapping[str, str]) -> list[str]:
+def every_subject(secured: Secured, keys: Mapping[str, str]) -> list[str]:
     """An example of each subject that is declared for anybody, and subjects of nobody."""
-    patterns = {subject for name in NAMES for kind in rights(door, keys, name) for subject in kind}
+    patterns = {subject for name in NAMES for kind in rights(secured, keys, name) for subject in kind}
     return sorted({example(pattern) for pattern in patterns} | {"anything"})
 
 
 @pytest.mark.parametrize(("speaker", "name"), [(name, name) for name in NAMES], indirect=["speaker"])
 async def test_a_user_publishes_what_is_declared_and_no_more(
-    speaker: Speaker, name: str, door: Door, keys: Mapping[str, str], every_subject: list[str]
+    speaker: Speaker, name: str, secured: Secured, keys: Mapping[str, str], every_subject: list[str]
 ) -> None:
-    declared = rights(door, keys, name).publish
+    declared = rights(secured, keys, name).publish
     for subject in every_subject:
         allowed = any(covers(pattern, subject) for pattern in declared)
         assert await speaker.may_publish(subject) == allowed, subject
@@ -72,9 +72,9 @@ async def test_a_user_publishes_what_is_declared_and_no_more(
 
 @pytest.mark.parametrize(("speaker", "name"), [(name, name) for name in NAMES], indirect=["speaker"])
 async def test_a_user_subscribes_to_what_is_declared_and_no_more(
-    speaker: Speaker, name: str, door: Door, keys: Mapping[str, str], every_subject: list[str]
+    speaker: Speaker, name: str, secured: Secured, keys: Mapping[str, str], every_subject: list[str]
 ) -> None:
-    declared = rights(door, keys, name).subscribe
+    declared = rights(secured, keys, name).subscribe
     for subject in [*every_subject, *declared, ">", "*", "tok.>", "_INBOX.>", "outrider.>"]:
         allowed = any(covers(pattern, subject) for pattern in declared)
         assert await speaker.may_subscribe(subject) == allowed, subject
@@ -158,14 +158,16 @@ async def test_what_nobody_of_a_kind_needs_is_forbidden(speaker: Speaker, operat
 
 
 @pytest.mark.parametrize("tenant", TENANTS)
-async def test_a_client_reads_the_frames_of_its_own_tenant(door: Door, keys: Mapping[str, str], tenant: str) -> None:
-    verifier = await joined(door.broker, door.users, "verifier")
+async def test_a_client_reads_the_frames_of_its_own_tenant(
+    secured: Secured, keys: Mapping[str, str], tenant: str
+) -> None:
+    verifier = await joined(secured.broker, secured.users, "verifier")
     heard: asyncio.Queue[str] = asyncio.Queue()
 
     async def hear(message: Msg) -> None:
         heard.put_nowait(message.subject)
 
-    async with over_nats.AsyncClient(door.broker.url, api_key=keys[tenant]) as client:
+    async with over_nats.AsyncClient(secured.broker.url, api_key=keys[tenant]) as client:
         for each in TENANTS:
             await client.listen(token_subject(each, "r"), hear)
         for each in (*TENANTS, tenant):
@@ -191,15 +193,15 @@ def test_the_table_in_the_documentation_is_that_of_the_code() -> None:
     assert rights_table() in SECURITY.read_text()
 
 
-def test_every_user_has_an_inbox_of_its_own_or_none(door: Door, keys: Mapping[str, str]) -> None:
-    inboxes = [each for name in NAMES for each in rights(door, keys, name).subscribe if each.startswith(inbox(""))]
+def test_every_user_has_an_inbox_of_its_own_or_none(secured: Secured, keys: Mapping[str, str]) -> None:
+    inboxes = [each for name in NAMES for each in rights(secured, keys, name).subscribe if each.startswith(inbox(""))]
     assert len(inboxes) == len(set(inboxes)) == 6 + len(CLIENTS)
     assert not [(a, b) for a in inboxes for b in inboxes if a != b and covers(a, b)]
 
 
-def test_the_list_of_users_holds_no_secret(door: Door) -> None:
-    listed = door.users.users.read_text()
-    for seed in door.users.path.glob("*.nk"):
+def test_the_list_of_users_holds_no_secret(secured: Secured) -> None:
+    listed = secured.users.users.read_text()
+    for seed in secured.users.path.glob("*.nk"):
         assert seed.read_text() not in listed
         assert seed.stat().st_mode & 0o777 == 0o600
-    assert door.users.path.stat().st_mode & 0o777 == 0o700
+    assert secured.users.path.stat().st_mode & 0o777 == 0o700

@@ -1,4 +1,4 @@
-"""Each gRPC method at the gateway's door, called with no key, with a false one, and with those of two tenants."""
+"""Each gRPC method at the gateway's API, called with no key, with a false one, and with those of two tenants."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from grpc_reflection.v1alpha import reflection_pb2
 from outrider.v1 import inference_pb2, kvcache_pb2, proposer_pb2, tokenizer_pb2, verifier_pb2
 from outrider.wire.tenants import new_key
 
-from tests.security.door import Door
+from tests.security.secured import Secured
 
 WITH_KEY = {
     ("Inference", "Generate"),
@@ -36,8 +36,8 @@ CODE = grpc.StatusCode
 
 
 @pytest.fixture
-async def channel(door: Door) -> AsyncIterator[grpc.aio.Channel]:
-    async with grpc.aio.insecure_channel(door.grpc) as made:
+async def channel(secured: Secured) -> AsyncIterator[grpc.aio.Channel]:
+    async with grpc.aio.insecure_channel(secured.grpc) as made:
         yield made
 
 
@@ -55,7 +55,7 @@ async def called(channel: grpc.aio.Channel, method: MethodDescriptor, key: str =
     return await started.code(), await started.details()
 
 
-def test_every_method_of_the_door_is_in_the_list() -> None:
+def test_every_method_of_the_gateway_is_in_the_list() -> None:
     assert {("Inference", method.name) for method in SERVICES["Inference"].methods} == WITH_KEY
 
 
@@ -82,7 +82,7 @@ async def test_anybody_may_ask_for_health_and_for_descriptions(
 
 
 @pytest.mark.parametrize("service", NOT_SERVED)
-async def test_services_of_the_mesh_are_not_at_the_door(
+async def test_services_of_the_mesh_are_not_at_the_gateway(
     channel: grpc.aio.Channel, keys: Mapping[str, str], service: str
 ) -> None:
     """Now and then grpc.aio says INTERNAL where a stream of requests meets a method that does not exist."""

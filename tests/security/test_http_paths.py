@@ -9,7 +9,7 @@ import httpx
 import pytest
 from outrider.wire.tenants import new_key
 
-from tests.security.door import Door
+from tests.security.secured import Secured
 
 WITH_KEY = {
     ("GET", "/v1/models"),
@@ -50,8 +50,8 @@ REFUSED = (401, 403)
 
 
 @pytest.fixture(scope="module")
-def http(door: Door) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=door.http, timeout=20) as client:
+def http(secured: Secured) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=secured.http, timeout=20) as client:
         yield client
 
 

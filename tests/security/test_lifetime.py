@@ -15,7 +15,7 @@ from outrider.gateway.admission.access_control import AccessControl
 from outrider.gateway.admission.credentials import Credentials
 from outrider.gateway.admission.directory import Directory
 from outrider.gateway.admission.memory_limits import MemoryStore
-from outrider.gateway.doors.nats.callout import Callout
+from outrider.gateway.api.nats.callout import Callout
 from outrider.mesh.bus import Bus, Issuer, find_issuer
 from outrider.mesh.tasks import Tasks
 from outrider.wire.subjects import CALLOUT
@@ -24,7 +24,7 @@ from outrider_client import ConnectionFailedError
 from outrider_client import nats as over_nats
 
 from tests.broker import Broker
-from tests.security.door import joined, save_key
+from tests.security.secured import joined, save_key
 from tests.security.speaker import Speaker
 from tests.users import guarded_broker, open_broker
 from tests.waiting import eventually

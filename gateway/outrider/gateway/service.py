@@ -6,12 +6,12 @@ import asyncio
 from typing import Any, ClassVar
 
 from outrider.gateway.admission.tenants import Tenants
-from outrider.gateway.doors.app import make_admin_app, make_app
-from outrider.gateway.doors.grpc.service import Inference
-from outrider.gateway.doors.http.connections import Connections, most_connections
-from outrider.gateway.doors.http.server import HttpServer
-from outrider.gateway.doors.nats.callout import Callout
-from outrider.gateway.doors.nats.door import NatsDoor
+from outrider.gateway.api.app import make_admin_app, make_app
+from outrider.gateway.api.grpc.service import Inference
+from outrider.gateway.api.http.connections import Connections, most_connections
+from outrider.gateway.api.http.server import HttpServer
+from outrider.gateway.api.nats.callout import Callout
+from outrider.gateway.api.nats.requests import NatsRequests
 from outrider.gateway.generation.in_flight import Flights
 from outrider.gateway.generation.withdrawal import Withdrawal
 from outrider.gateway.measuring.genai import open_genai
@@ -46,9 +46,9 @@ class GatewayService(Service):
     async def start(self, mesh: Mesh) -> None:
         """Listens. The service counts as ready even without models; `/readyz` on the HTTP port names the models."""
         start_usage_log(self.kind, mesh.instance, self._settings.usage_log)
-        door = _door_certificates(self._settings)
-        if door is not None:
-            mesh.tasks.spawn(door.follow(), "door certificate")
+        certificates = _client_certificates(self._settings)
+        if certificates is not None:
+            mesh.tasks.spawn(certificates.follow(), "certificate of the APIs")
         self._genai = open_genai(mesh.instance, self._settings.metrics_exporter)
         meters = Meters(self._settings, self._genai)
         self._flights = Flights(mesh, self._settings, meters)
@@ -70,15 +70,15 @@ class GatewayService(Service):
                 settings.max_connections_per_address,
                 settings.trusted_proxies,
             ),
-            tls=ServerContext(door, ["http/1.1"]).context if door else None,
+            tls=ServerContext(certificates, ["http/1.1"]).context if certificates else None,
         )
-        await self._open_grpc(mesh, door or mesh.certificates)
-        self._admin = self._open_admin(mesh, door) if settings.admin_address else None
+        await self._open_grpc(mesh, certificates or mesh.certificates)
+        self._admin = self._open_admin(mesh, certificates) if settings.admin_address else None
         self._http.start(
             mesh.tasks
         )  # last: a gateway that cannot start takes no requests from those that share its port
         _log.info("listening", http=join(settings.host, self._http.port), grpc=join(self._grpc.host, self._grpc.port))
-        self._nats = NatsDoor(mesh, self._flights, self._settings, self._tenants.access)
+        self._nats = NatsRequests(mesh, self._flights, self._settings, self._tenants.access)
         self._callout = self._make_callout(mesh)
         if self._settings.nats_door:
             await self._nats.open()
@@ -109,10 +109,10 @@ class GatewayService(Service):
         await self._grpc.start()
         await self._grpc.set_serving(True)
 
-    def _open_admin(self, mesh: Mesh, door: Certificates | None) -> HttpServer:
+    def _open_admin(self, mesh: Mesh, certificates: Certificates | None) -> HttpServer:
         host, port = split(self._settings.admin_address)
         app = make_admin_app(mesh, self._settings, self._tenants.access)
-        tls = ServerContext(door, ["http/1.1"]).context if door else None
+        tls = ServerContext(certificates, ["http/1.1"]).context if certificates else None
         server = HttpServer(
             app, host, port, share=self._settings.share_port, bounds=self._settings.http_bounds, tls=tls
         )
@@ -165,8 +165,8 @@ class GatewayService(Service):
             await asyncio.to_thread(self._genai.close)
 
 
-def _door_certificates(settings: GatewaySettings) -> Certificates | None:
-    """The certificate of the doors for clients; None without one."""
+def _client_certificates(settings: GatewaySettings) -> Certificates | None:
+    """The certificate of the APIs for clients; None without one."""
     paths = {"door_certificate": settings.door_certificate, "door_key": settings.door_key}
     files = named_files("door", paths, GatewayService.kind)
     return Certificates(files) if files else None

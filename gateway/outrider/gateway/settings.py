@@ -77,12 +77,12 @@ class GatewaySettings(MeasuringSettings, kw_only=True, frozen=True):
         Seconds,
         Meta(description="seconds of drain_s in which new connections are still taken, and /readyz says 503"),
     ] = 0.0
-    grpc_host: Annotated[str, Meta(description="address of the gRPC front door; empty takes that of HTTP")] = ""
-    grpc_port: Annotated[Port, Meta(description="port of the gRPC front door; 0 takes a free one")] = 0
+    grpc_host: Annotated[str, Meta(description="address of the gRPC API; empty takes that of HTTP")] = ""
+    grpc_port: Annotated[Port, Meta(description="port of the gRPC API; 0 takes a free one")] = 0
     door_certificate: Annotated[
         str,
         Meta(
-            description="PEM file of the certificate that clients see at the doors for HTTP and gRPC; empty: HTTP in "
+            description="PEM file of the certificate that clients see at the HTTP and gRPC APIs; empty: HTTP in "
             "the clear, and gRPC with tls_certificate if that is set"
         ),
     ] = ""

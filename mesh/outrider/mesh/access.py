@@ -11,7 +11,7 @@ from outrider.mesh.bus import Login, find_login
 from outrider.mesh.own_directory import Links
 from outrider.mesh.security import Trust, trust_in
 
-DOORS = Links("door")
+GATEWAYS = Links("door")
 """The directories with `CA` and `KEY` of secure meshes."""
 BROKERS = Links("bus")
 """The directories with seeds of the users of brokers, and with `CA` of those that speak TLS."""
@@ -46,7 +46,7 @@ def access_to(url: str | None, ca: Path | None = None, key: str | None = None) -
 
     Without ``url``, the mesh is that of this host at its usual port.
     """
-    found = DOORS.find(url or f"https://{_ADDRESS}")
+    found = GATEWAYS.find(url or f"https://{_ADDRESS}")
     url = url or f"{'https' if found else 'http'}://{_ADDRESS}"
     if found is None or not url.startswith("https://"):
         return Access(url, ca, key or "")

@@ -1,4 +1,4 @@
-"""Who is admitted to which door, with keys and with tokens, and how guesses are refused."""
+"""Who is admitted to which API, with keys and with tokens, and how guesses are refused."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.gateway.issuer import AUDIENCE, LocalIssuer
 from tests.gateway.tenants import TenantStore
 
 MOST = 3
-DOORS = ("http", "grpc", "nats")
+APIS = ("http", "grpc", "nats")
 
 
 @pytest.fixture(scope="module")
@@ -59,8 +59,8 @@ async def access(connected: Bus, store: TenantStore, issuer: LocalIssuer) -> Asy
     await tokens.close()
 
 
-def _sender(text: str, peer: str = "192.0.2.1", door: str = "http", *forwarded: str) -> Sender:
-    return Sender(door=door, peer=peer, authorization=f"Bearer {text}", forwarded=forwarded)
+def _sender(text: str, peer: str = "192.0.2.1", api: str = "http", *forwarded: str) -> Sender:
+    return Sender(api=api, peer=peer, authorization=f"Bearer {text}", forwarded=forwarded)
 
 
 async def admitted(access: AccessControl, sender: Sender) -> Admission:
@@ -68,17 +68,17 @@ async def admitted(access: AccessControl, sender: Sender) -> Admission:
         return admission
 
 
-async def _doors(access: AccessControl, text: str) -> list[str]:
-    """The doors that a key or token opens, and admin."""
+async def _apis(access: AccessControl, text: str) -> list[str]:
+    """The APIs that a key or token opens, and admin."""
     opened = []
-    for door in DOORS:
+    for api in APIS:
         try:
-            await admitted(access, _sender(text, door=door))
-            opened.append(door)
+            await admitted(access, _sender(text, api=api))
+            opened.append(api)
         except WrongScope:
             pass
     try:
-        assert (await admitted(access, _sender(text, door="admin"))).caller.admin
+        assert (await admitted(access, _sender(text, api="admin"))).caller.admin
         opened.append("admin")
     except WrongScope:
         pass
@@ -92,9 +92,9 @@ async def _scoped(store: TenantStore, *scopes: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("scopes", "doors"),
+    ("scopes", "apis"),
     [
-        ((), [*DOORS]),
+        ((), [*APIS]),
         (("http",), ["http"]),
         (("grpc", "nats"), ["grpc", "nats"]),
         (("admin",), ["admin"]),
@@ -103,12 +103,12 @@ async def _scoped(store: TenantStore, *scopes: str) -> str:
     ],
 )
 async def test_a_key_and_a_token_open_what_their_scopes_say(
-    access: AccessControl, store: TenantStore, issuer: LocalIssuer, scopes: tuple[str, ...], doors: list[str]
+    access: AccessControl, store: TenantStore, issuer: LocalIssuer, scopes: tuple[str, ...], apis: list[str]
 ) -> None:
-    assert await _doors(access, await _scoped(store, *scopes)) == doors
+    assert await _apis(access, await _scoped(store, *scopes)) == apis
     names = ["openid", "admin", "outrider-ui:read", *(f"outrider:{scope}" for scope in scopes)]
     for claim in (" ".join(names), names):
-        assert await _doors(access, issuer.token("key", tenant=store.tenant, scope=claim)) == doors
+        assert await _apis(access, issuer.token("key", tenant=store.tenant, scope=claim)) == apis
 
 
 @pytest.mark.parametrize("scope", ["outrider:htpt", "outrider:", "outrider", "outrider.http", "Outrider:http"])
@@ -116,8 +116,8 @@ async def test_a_misspelt_scope_of_a_token_opens_nothing(
     access: AccessControl, store: TenantStore, issuer: LocalIssuer, scope: str
 ) -> None:
     await store.key()
-    assert await _doors(access, issuer.token("key", tenant=store.tenant, scope=scope)) == []
-    assert await _doors(access, issuer.token("key", tenant=store.tenant, scope=f"{scope} outrider:grpc")) == ["grpc"]
+    assert await _apis(access, issuer.token("key", tenant=store.tenant, scope=scope)) == []
+    assert await _apis(access, issuer.token("key", tenant=store.tenant, scope=f"{scope} outrider:grpc")) == ["grpc"]
     with pytest.raises(WrongScope, match="may not be used over http"):
         await admitted(access, _sender(issuer.token("key", tenant=store.tenant, scope=scope)))
 
@@ -126,7 +126,7 @@ async def test_without_access_control_nobody_is_an_admin(connected: Bus) -> None
     open_access = AccessControl(MemoryStore(connected), None)
     assert (await admitted(open_access, Sender())).caller.limits == ()
     with pytest.raises(WrongScope):
-        await admitted(open_access, Sender(door="admin"))
+        await admitted(open_access, Sender(api="admin"))
 
 
 async def test_a_token_has_its_tenants_limits_and_its_own_for_all_tokens_of_its_subject(
@@ -252,6 +252,6 @@ async def _work(credentials: Credentials, text: str) -> list[str]:
     return calls
 
 
-def test_a_stored_key_of_an_earlier_version_opens_all_doors() -> None:
+def test_a_stored_key_of_an_earlier_version_opens_all_apis() -> None:
     stored = b'{"id":"0","tenant":"acme","digest":"","created":0,"limits":{}}'
     assert msgspec.json.decode(stored, type=Key).scopes == ()

@@ -41,15 +41,15 @@ pytestmark = pytest.mark.timeout(300)  # whichever test comes first waits for a 
 
 @pytest.fixture
 async def flights(streaming: Stack) -> AsyncIterator[Flights]:
-    """The flights of a gateway without doors; tests call its methods themselves."""
+    """The flights of a gateway without APIs; tests call its methods themselves."""
     tasks, settings = Tasks(), GatewaySettings(nats_url=streaming.broker.url)
     bus = Bus(tasks)
     await bus.connect(streaming.broker.url, "test", wait_s=10)
-    registry = Registry(bus, "gateway", "doorless", tasks=tasks)
+    registry = Registry(bus, "gateway", "alone", tasks=tasks)
     await registry.start()
     await registry.wait_for("verifier", bool, 240)
     made = Flights(
-        Mesh("doorless", settings, bus, Server(), registry, Telemetry(None), tasks), settings, Meters(settings, None)
+        Mesh("alone", settings, bus, Server(), registry, Telemetry(None), tasks), settings, Meters(settings, None)
     )
     await made.open()
     yield made

@@ -18,7 +18,7 @@ from outrider.wire.tenants import Limits
 from tests.gateway.tenants import TenantStore, audit_lines, complete, get
 
 
-async def test_refusals_at_every_door_are_told_with_who_and_where_and_never_with_a_key(
+async def test_refusals_at_every_api_are_told_with_who_and_where_and_never_with_a_key(
     urls: list[str], keyed_grpc: str, audit_log: Path, tenant_store: TenantStore
 ) -> None:
     key, text = await tenant_store.key(Limits(requests_per_minute=1), Limits(networks=("127.0.0.1",)))

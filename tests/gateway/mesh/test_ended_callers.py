@@ -1,4 +1,4 @@
-"""Keys, tokens and tenants that end while their requests run: the requests end at every door, and are charged."""
+"""Keys, tokens and tenants that end while their requests run: the requests end at every API, and are charged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers of a tenant with a filter: no door, resumption or subject shows what the filter hides."""
+"""Answers of a tenant with a filter: no API, resumption or subject shows what the filter hides."""
 
 from __future__ import annotations
 

@@ -30,11 +30,11 @@ def question(number: int) -> Question:
 
 
 async def ask(urls: list[str]) -> list[readers.Answer]:
-    doors = readers.Doors(urls, Access(urls[0]))
+    gateways = readers.Gateways(urls, Access(urls[0]))
     journeys = Journeys(lambda: True, hung_s=readers.PATIENCE_S)
 
     async def one(number: int) -> readers.Answer:
-        return await readers.by_hand(doors, question(number), number, journeys.begin(number))
+        return await readers.by_hand(gateways, question(number), number, journeys.begin(number))
 
     return await asyncio.gather(*map(one, range(READERS)))
 

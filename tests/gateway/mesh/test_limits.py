@@ -153,7 +153,7 @@ async def test_a_named_prompt_counts_as_a_request_and_its_tokens_as_a_prompt_of_
     assert statuses.count(429) >= 1
 
 
-async def test_encoding_counts_as_a_request_at_every_door(
+async def test_encoding_counts_as_a_request_at_every_api(
     urls: list[str], keyed_grpc: str, tenant_store: TenantStore
 ) -> None:
     _, text = await tenant_store.key(Limits(requests_per_minute=1))

@@ -120,7 +120,7 @@ async def test_a_completion_is_answered_with_the_help_of_every_service(mesh: Sta
     assert not any(logged(mesh, "a service cannot be reached over TLS"))
 
 
-async def test_the_grpc_door_asks_for_no_certificate(mesh: Stack, certified: Certified) -> None:
+async def test_the_grpc_api_asks_for_no_certificate(mesh: Stack, certified: Certified) -> None:
     trusting = grpc.ssl_channel_credentials(certified.ca.read_bytes())
     async with grpc.aio.secure_channel(mesh.grpc, trusting) as to_gateway:
         models = await inference_pb2_grpc.InferenceStub(to_gateway).ListModels(inference_pb2.ListModelsRequest())
@@ -183,7 +183,7 @@ async def test_a_service_that_joins_later_is_served_by_renewed_certificates(
         late.stop()
 
 
-async def test_the_http_door_shows_the_renewed_certificate(mesh: Stack, certified: Certified) -> None:
+async def test_the_http_api_shows_the_renewed_certificate(mesh: Stack, certified: Certified) -> None:
     certified.rotate()
     expected = (certified.directory.path / "door.crt").read_text()
 

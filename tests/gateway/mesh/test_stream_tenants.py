@@ -59,7 +59,7 @@ async def test_a_stream_is_its_tenants_alone(urls: list[str], tenant_store: Tena
     assert await _ask("GET", urls[0], made.request, text) == 404
 
 
-async def test_a_running_stream_is_hidden_from_other_tenants_at_every_door(
+async def test_a_running_stream_is_hidden_from_other_tenants_at_every_api(
     shared: Stack, shared_halted: Latch, urls: list[str], keyed_grpc: str, tenant_store: TenantStore
 ) -> None:
     shared_halted.set(2 * CUT)

@@ -126,8 +126,8 @@ async def here(shared_nats: str, directory: Path, tmp_path_factory: pytest.TempP
         settings = VerifierSettings(served_name=MODEL, drafters=[], pinned_share=0, page_size=8, **model)
         verifier = await services.enter_async_context(serving(AlwaysAsking, settings))
         await services.enter_async_context(serving(ProposerService, ProposerSettings(drafter="suffix", **model)))
-        doors = GatewaySettings(port=0, auth="none", usage_log=str(usage), **common)
-        gateway = await services.enter_async_context(serving(GatewayService, doors))
+        settings = GatewaySettings(port=0, auth="none", usage_log=str(usage), **common)
+        gateway = await services.enter_async_context(serving(GatewayService, settings))
         made.nats_url, made.verifier = shared_nats, verifier.address
         (member,) = await gateway.wait_for("gateway", bool, 60)
         made.url = f"http://127.0.0.1:{member.status['http_port']}"
@@ -147,11 +147,11 @@ async def test_a_trace_goes_on_from_http_to_every_step_and_back_to_the_reader(he
     body = {"model": MODEL, "prompt": SECRET, "max_tokens": 12, "temperature": 0.5, "seed": 7, "stream": True}
     async with httpx.AsyncClient(timeout=60) as http:
         response = await http.post(f"{here.url}/v1/completions", json=body | {"ignore_eos": True}, headers=CALLER)
-    door, generation = "POST /v1/completions", f"text_completion {MODEL}"
+    call, generation = "POST /v1/completions", f"text_completion {MODEL}"
     trace = await here.trace(generation)
     assert {f"{span.context.trace_id:032x}" for span in trace.spans} == {TRACE}
-    submitted = [door, generation, "/outrider.v1.Verifier/Submit"]
-    assert trace.path("/outrider.v1.Tokenizer/Encode") == [door, generation, "/outrider.v1.Tokenizer/Encode"]
+    submitted = [call, generation, "/outrider.v1.Verifier/Submit"]
+    assert trace.path("/outrider.v1.Tokenizer/Encode") == [call, generation, "/outrider.v1.Tokenizer/Encode"]
     assert trace.path("queue") == [*submitted, "generate", "queue"]
     assert trace.path("draft") == [*submitted, "draft"]
     assert trace.way(trace.all("step")[0]) == [*submitted, "generate", "prefill", "step"]
@@ -193,7 +193,7 @@ async def test_a_probe_begins_no_trace_and_a_refused_request_has_a_failed_one(he
     assert statuses == [400, 404]
 
 
-async def test_the_door_for_nats_goes_on_with_a_trace(here: Here) -> None:
+async def test_the_nats_api_goes_on_with_a_trace(here: Here) -> None:
     client = await nats.connect(here.nats_url)
     body = json.dumps({"model": MODEL, "prompt": SECRET, "max_tokens": 5, "ignore_eos": True}).encode()
     answer = json.loads((await client.request("outrider.v1.generate", body, timeout=30, headers=CALLER)).data)

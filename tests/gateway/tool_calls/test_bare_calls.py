@@ -1,4 +1,4 @@
-"""Calls that a model writes without the marks of its format, through all doors."""
+"""Calls that a model writes without the marks of its format, through all APIs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import openai
 import pytest
 from httpx_sse import EventSource
 from outrider.engine.text import Tokenizer
-from outrider.gateway.doors.openai.bodies import read_chat
-from outrider.gateway.doors.responses.body import read_response
+from outrider.gateway.api.openai.bodies import read_chat
+from outrider.gateway.api.responses.body import read_response
 from outrider.v1 import inference_pb2 as pb
 from outrider.v1.inference_pb2_grpc import InferenceStub
 from outrider.v1.sampling_pb2 import SamplingParams, TokenSequence

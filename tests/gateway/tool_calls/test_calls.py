@@ -11,7 +11,7 @@ from outrider.engine.logits.edits import EditBatch
 from outrider.engine.logits.grammar import Grammars
 from outrider.engine.speculation import NO_GUESSES
 from outrider.engine.text import Tokenizer
-from outrider.gateway.doors.schema.structure import NamedSchema
+from outrider.gateway.api.schema.structure import NamedSchema
 from outrider.gateway.requests.call_rules import CallableFunction, CallRules
 from outrider.gateway.tool_calls.answer_reader import AnswerPiece, AnswerReader
 from outrider.gateway.tool_calls.grammar import call_structure

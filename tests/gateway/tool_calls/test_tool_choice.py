@@ -1,4 +1,4 @@
-"""Tools that a model may call or not, with the OpenAI client's own types, through all doors."""
+"""Tools that a model may call or not, with the OpenAI client's own types, through all APIs."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from llguidance import LLMatcher
-from outrider.gateway.doors.openai.bodies import read_chat
+from outrider.gateway.api.openai.bodies import read_chat
 from outrider.loadtest.chats import chat_matrix, modes
 from outrider.loadtest.chats.chat_turns import ChatTurn, Steps
 from outrider.loadtest.chats.figures import best_fixed, publish, publish_stories

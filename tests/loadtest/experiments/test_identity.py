@@ -6,7 +6,7 @@ import json
 from collections import Counter
 
 import pytest
-from outrider.gateway.doors.openai.bodies import read_completion
+from outrider.gateway.api.openai.bodies import read_completion
 from outrider.loadtest.load.answers import Answer, agrees
 from outrider.loadtest.load.mixes import MIXED, TEMPERATURES, compared_requests, mixed
 

@@ -1,6 +1,6 @@
-"""The parameters of a generation: one struct, from every front door of a gateway to the verifier.
+"""The parameters of a generation: one struct, from every API of a gateway to the verifier.
 
-A field of `SharedParameters` or `Guessing` is a parameter of every front door, stands in the OpenAPI document with its
+A field of `SharedParameters` or `Guessing` is a parameter of every API, stands in the OpenAPI document with its
 bounds, and crosses the wire in the field of the same name in ``sampling.proto``, where its meaning is described. A
 default that is not zero or empty needs a field with presence (``optional``).
 """
@@ -71,7 +71,7 @@ class SharedParameters(msgspec.Struct, frozen=True):
 
 
 class SamplingParams(SharedParameters, frozen=True, kw_only=True):
-    """All of the message's parameters: beside the shared ones, those that each front door takes in a form of its own.
+    """All of the message's parameters: beside the shared ones, those that each API takes in a form of its own.
 
     ``seed`` is signed; the wire has the unsigned number of the same 64 bits. ``max_tokens`` None is as many as the
     context has room for.

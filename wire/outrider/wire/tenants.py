@@ -22,7 +22,7 @@ NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """A tenant's name, which is a part of subjects."""
 
 SCOPES = ("http", "grpc", "nats", "admin")
-"""What a key may be limited to: front doors, and the administration of the mesh."""
+"""What a key may be limited to: APIs, and the administration of the mesh."""
 
 _KEY = re.compile(r"sk-(?P<id>[0-9a-f]{16})-(?P<secret>[A-Za-z0-9_-]+)")
 _SHOWN_KEY = re.compile(r"(sk-[0-9a-f]{16}-)[A-Za-z0-9_-]+")
@@ -74,7 +74,7 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
     """A key of a tenant, with limits beside the tenant's. Times are in seconds since 1970.
 
     ``replaced`` is when another key replaced it; the key then expires at the end of the grace period. A key with
-    ``scopes``, some of `SCOPES`, is for these alone; a key without is for all doors, and never for administration.
+    ``scopes``, some of `SCOPES`, is for these alone; a key without is for all APIs, and never for administration.
     """
 
     id: str

@@ -80,7 +80,7 @@ def keys_create(
     limits: LimitOptions = None,
     scopes: Annotated[
         list[str] | None,
-        typer.Option("--scope", help="http, grpc, nats or admin, once for each; without, all doors and no admin."),
+        typer.Option("--scope", help="http, grpc, nats or admin, once for each; without, all APIs and no admin."),
     ] = None,
     nats_url: NatsUrl = None,
     config: Config = None,

@@ -44,7 +44,7 @@ class Plan:
     """The processes to run.
 
     Attributes:
-        scheme: http, or https where the gateway has a certificate for its doors.
+        scheme: http, or https where the gateway has a certificate for its APIs.
         grpc: where the gateway, or the first of several, listens for gRPC.
         patience_s: seconds that each kind may take to drain and end.
         share: the share of the machine that the processes may use.

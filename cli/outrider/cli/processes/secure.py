@@ -23,7 +23,7 @@ _AUTHORITY_LIFETIME = timedelta(days=1825)
 _TRUST_DOMAIN = "outrider.internal"
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _ANY_HOST = ("0.0.0.0", "::")
-_DOOR = "door"
+_GATEWAY = "door"
 _TLS = ("tls_certificate", "tls_key", "tls_ca")
 
 _log = get_logger("up")
@@ -45,7 +45,7 @@ class Secured:
 
     @property
     def ca(self) -> Path | None:
-        """The authority of the doors; None where their certificate is one that settings name."""
+        """The authority of the APIs; None where their certificate is one that settings name."""
         return ca if (ca := self.path / CA).exists() else None
 
     @property
@@ -61,11 +61,13 @@ def secure(log_dir: Path, host: str, settings: SettingsByKind) -> tuple[Secured,
     path.chmod(0o700)
     directory = _certificates(path / "certificates", host)
     own_mesh = not any(settings[kind][key].value for kind in settings for key in _TLS)
-    own_door = not settings["gateway"]["door_certificate"].value
+    own_gateway = not settings["gateway"]["door_certificate"].value
     (path / CA).unlink(missing_ok=True)
-    if own_door:
+    if own_gateway:
         (path / CA).symlink_to(directory.path.resolve() / "ca.crt")
-    flags = {kind: dict(_flags_of(kind, directory.path.resolve(), own_mesh, own_door, settings)) for kind in settings}
+    flags = {
+        kind: dict(_flags_of(kind, directory.path.resolve(), own_mesh, own_gateway, settings)) for kind in settings
+    }
     auth = settings["gateway"]["auth"]
     return Secured(path.resolve(), directory, auth.source == "default" or auth.value == "keys"), flags
 
@@ -73,7 +75,7 @@ def secure(log_dir: Path, host: str, settings: SettingsByKind) -> tuple[Secured,
 def _certificates(path: Path, host: str) -> Directory:
     """The authority in ``path``, a new one unless one is there, with a new certificate for each kind of process.
 
-    The certificate of the doors is for ``host``, or for this machine's name where ``host`` stands for all addresses.
+    The certificate of the APIs is for ``host``, or for this machine's name where ``host`` stands for all addresses.
     """
     directory = Directory(path)
     if not (path / "ca.key").exists():
@@ -82,12 +84,12 @@ def _certificates(path: Path, host: str) -> Directory:
         if kind != "client":
             directory.issue(kind, Issue(kind, _LOCAL, LIFETIME))
     outside = socket.gethostname() if host in _ANY_HOST else host
-    directory.issue(_DOOR, Issue("gateway", tuple(dict.fromkeys((*_LOCAL, outside))), LIFETIME))
+    directory.issue(_GATEWAY, Issue("gateway", tuple(dict.fromkeys((*_LOCAL, outside))), LIFETIME))
     return directory
 
 
 def _flags_of(
-    kind: str, directory: Path, own_mesh: bool, own_door: bool, settings: SettingsByKind
+    kind: str, directory: Path, own_mesh: bool, own_gateway: bool, settings: SettingsByKind
 ) -> Iterator[tuple[str, str]]:
     if own_mesh:
         yield from zip(
@@ -95,9 +97,9 @@ def _flags_of(
         )
     if settings[kind]["metrics_tls"].source == "default":
         yield "metrics_tls", "true"
-    if kind == "gateway" and own_door:
-        yield "door_certificate", str(directory / f"{_DOOR}.crt")
-        yield "door_key", str(directory / f"{_DOOR}.key")
+    if kind == "gateway" and own_gateway:
+        yield "door_certificate", str(directory / f"{_GATEWAY}.crt")
+        yield "door_key", str(directory / f"{_GATEWAY}.key")
     if kind == "gateway" and settings[kind]["auth"].source == "default":
         yield "auth", "keys"
 

@@ -14,7 +14,7 @@ from outrider.cli.processes.plan import Plan
 from outrider.cli.processes.restarts import STOP_ORDER, RollingRestart
 from outrider.cli.processes.secure import keep_fresh
 from outrider.cli.processes.silence import Silence, tell_of_starts
-from outrider.mesh.access import BROKERS, DOORS
+from outrider.mesh.access import BROKERS, GATEWAYS
 from outrider.mesh.bus import Bus, find_login
 from outrider.mesh.errors import OutriderError
 from outrider.mesh.registry import Member, Registry, State
@@ -63,7 +63,7 @@ class Supervisor:
         self._tasks.spawn(tell_of_starts(lambda: self._all_services, self._events), "slow starts")
         await self._unless_failed(self._join())
         await self._unless_failed(self._all_ready())
-        await self._open_doors()
+        await self._note_access()
 
     async def run(self) -> None:
         """Never returns; `StartError` if a service died and cannot restart."""
@@ -88,7 +88,7 @@ class Supervisor:
         if self._broker:
             await self._broker.stop(NATS_PATIENCE_S)
             BROKERS.forget(self._plan.broker.url)
-        DOORS.forget(self._plan.url)
+        GATEWAYS.forget(self._plan.url)
 
     def kill(self) -> None:
         """Ends all processes at once; `stop` then returns without a wait."""
@@ -119,18 +119,18 @@ class Supervisor:
         if self._plan.secured:
             self._tasks.spawn(keep_fresh(self._plan.secured.authority), "authority")
 
-    async def _open_doors(self) -> None:
-        """Makes the first key, and notes for commands of this user how the doors are reached."""
+    async def _note_access(self) -> None:
+        """Makes the first key, and notes for commands of this user how the APIs are reached."""
         secured, broker = self._plan.secured, self._plan.broker
         if secured is None:
-            return DOORS.forget(self._plan.url)
+            return GATEWAYS.forget(self._plan.url)
         try:
             if secured.asks_for_keys:
                 login = find_login(str(broker.credentials), ADMIN)
                 await keep_first_key(secured.key, broker.url, login, broker.trust)
         except OutriderError as error:
             raise StartError(error.message) from error
-        DOORS.remember(self._plan.url, secured.path)
+        GATEWAYS.remember(self._plan.url, secured.path)
 
     async def _all_ready(self) -> None:
         await asyncio.gather(*(keeper.was_ready.wait() for keeper in self._services))

@@ -190,7 +190,7 @@ def _show(record: Tenant | Key) -> None:
 
 
 def _scopes(key: Key) -> str:
-    return ",".join(key.scopes) or "all doors"
+    return ",".join(key.scopes) or "all APIs"
 
 
 def _limits(limits: Limits) -> str:

@@ -1,4 +1,4 @@
-"""Admits requests at every front door: checks who sends them, from where, to which door, and counts requests."""
+"""Admits requests at every API: checks who sends them, from where, to which API, and counts requests."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ _COUNTED: tuple[type[OutriderError], ...] = (InvalidRequest, *(kind for kind, _ 
 
 
 class Sender(msgspec.Struct, frozen=True):
-    """The sender of a request: the door it came to, the peer's address if there is one, and HTTP headers or the like.
+    """The sender of a request: the API it came to, the peer's address if there is one, and HTTP headers or the like.
 
-    ``door`` is one of `outrider.wire.tenants.SCOPES`; ``request`` is the request's id, for the audit log.
+    ``api`` is one of `outrider.wire.tenants.SCOPES`; ``request`` is the request's id, for the audit log.
     """
 
-    door: str = "http"
+    api: str = "http"
     peer: str = ""
     authorization: str = ""
     api_key: str = ""
@@ -90,9 +90,9 @@ class AccessControl:
         caller = Caller(tenant="", credential=Credential(_claimed(sender)))
         try:
             caller = await self._caller(sender, address)
-            _require_entry(caller, address, sender.door)
+            _require_entry(caller, address, sender.api)
             admission = Admission(
-                caller, self._store, headers, self._turns, self._watch, self.address(sender), sender.door, self._labels
+                caller, self._store, headers, self._turns, self._watch, self.address(sender), sender.api, self._labels
             )
             if counts:
                 await admission.count()
@@ -143,13 +143,13 @@ class AccessControl:
             raise
 
 
-def _require_entry(caller: Caller, address: Address | None, door: str) -> None:
+def _require_entry(caller: Caller, address: Address | None, api: str) -> None:
     if not caller.may_come_from(address):
         raise WrongNetwork(f"this key may not be used from {address or 'an unknown address'}")
-    if door == "admin" and not caller.admin:
+    if api == "admin" and not caller.admin:
         raise WrongScope("this needs a key with the scope admin: `outrider keys create --scope admin`")
-    if not caller.may_enter(door):
-        raise WrongScope(f"this key may not be used over {door}, only for {', '.join(caller.scopes)}")
+    if not caller.may_use_api(api):
+        raise WrongScope(f"this key may not be used over {api}, only for {', '.join(caller.scopes)}")
 
 
 def _claimed(sender: Sender) -> str:
@@ -166,7 +166,7 @@ def _audit(error: OutriderError, sender: Sender, caller: Caller, address: str) -
             outcome="refused",
             actor=caller.actor,
             tenant=caller.tenant,
-            door=sender.door,
+            door=sender.api,
             address=address,
             reason=error.message,
             request=sender.request,

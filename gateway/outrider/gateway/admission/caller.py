@@ -78,9 +78,9 @@ class Caller(msgspec.Struct, frozen=True):
         """Whether the caller may administer the mesh."""
         return "admin" in self.scopes
 
-    def may_enter(self, door: str) -> bool:
-        """Whether the caller may send requests to ``door``, one of `SCOPES`."""
-        return not self.scopes or door in self.scopes
+    def may_use_api(self, api: str) -> bool:
+        """Whether the caller may send requests to ``api``, one of `SCOPES`."""
+        return not self.scopes or api in self.scopes
 
     @property
     def residency(self) -> Residency:

@@ -22,7 +22,7 @@ _KINDS = {REQUESTS.name: "requests"} | {meter.name: "tokens" for meter in TOKENS
 class Admission:
     """The admission of one request of ``caller``; writes OpenAI's rate limit headers into ``headers``.
 
-    ``door`` and ``address`` are where the request came from, as in `Sender`.
+    ``api`` and ``address`` are where the request came from, as in `Sender`.
 
     Attributes:
         began: When the request was admitted, in seconds of the monotonic clock.
@@ -36,10 +36,10 @@ class Admission:
         turns: BodyTurns | None = None,
         watch: Watch | None = None,
         address: str = "",
-        door: str = "",
+        api: str = "",
         labels: TenantLabels | None = None,
     ) -> None:
-        self.caller, self.door, self.address = caller, door, address
+        self.caller, self.api, self.address = caller, api, address
         self.began = time.monotonic()
         self._labels = labels or TenantLabels([])
         self._turns, self._watch = turns or BodyTurns(), watch

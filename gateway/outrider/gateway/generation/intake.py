@@ -1,4 +1,4 @@
-"""Turns a request of any front door into a flight."""
+"""Turns a request of any API into a flight."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Generations:
     ) -> Flight:
         """Tokenizes the prompts, reserves the caller's limits, and submits a job for each choice.
 
-        The door that calls this ends or leaves the flight. ``shape`` is the form of the answer, which a resuming door
+        The API that calls this ends or leaves the flight. ``shape`` is the form of the answer, which a resuming API
         gets back. A flight that is left goes on for a while if it ``lingers``, and to its end in the ``background``.
 
         Raises `UnknownModel`, `InvalidRequest`, `Overloaded` if every verifier is full or a limit is reached,

@@ -52,7 +52,7 @@ class Withdrawal:
             _log.exception("a caller cannot be checked", tenant=flights[0].caller.tenant)
 
     def _withdraw(self, flights: Iterable[Flight], why: EndedKey) -> None:
-        """Ends ``flights`` even if no reader asks for more; one without a verifier is ended by its door."""
+        """Ends ``flights`` even if no reader asks for more; one without a verifier is ended by its API."""
         for flight in flights:
             if not flight.withdraw(why):
                 continue

@@ -62,7 +62,7 @@ class Ending:
                 outcome="failed" if error else "done" if len(reasons) == len(self._finishes) else "left",
                 actor=admission.caller.actor,
                 tenant=admission.caller.tenant,
-                door=admission.door,
+                door=admission.api,
                 address=admission.address,
                 request=request,
                 model=model,

@@ -1,4 +1,4 @@
-"""A request for a generation, in the form that all front doors share."""
+"""A request for a generation, in the form that all APIs share."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ MAY_CALL: Mapping[str, frozenset[str]] = {
 """Kinds of callers by the full name of a service; nobody may call a service that is absent.
 
 Verifiers serve `outrider.v1.KvCache` to each other, for pages of prompts. `grpc.health.v1.Health` is beside the table:
-it answers every certificate of the authorities, also while the service starts. The gateway's public door has API keys.
+it answers every certificate of the authorities, also while the service starts. The gateway's public API has API keys.
 """
 
 _SOCKET = "unix:"

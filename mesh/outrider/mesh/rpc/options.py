@@ -50,7 +50,7 @@ _PING_STRIKES = 20
 """Pings that may come too early before a client's connection is closed."""
 
 
-def door(message_bytes: int, *, share: bool) -> tuple[tuple[str, int], ...]:
+def public(message_bytes: int, *, share: bool) -> tuple[tuple[str, int], ...]:
     """Options of a server that strangers may reach: a longer message is refused before it is decoded."""
     bounds = {
         "grpc.max_receive_message_length": message_bytes,

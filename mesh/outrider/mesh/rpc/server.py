@@ -49,7 +49,7 @@ class Server:
         self._router = _Router(None if certificates is None or public else Callers(certificates).admit)
         self._health = health.aio.HealthServicer()
         self._server = grpc.aio.server(
-            options=options.door(message_bytes, share=share) if public else options.SERVER,
+            options=options.public(message_bytes, share=share) if public else options.SERVER,
             maximum_concurrent_rpcs=options.CALLS if public else None,
         )
         self._server.add_generic_rpc_handlers((self._router,))

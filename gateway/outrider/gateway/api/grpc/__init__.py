@@ -1,0 +1,1 @@
+"""The API over gRPC: `outrider.v1.Inference`."""

@@ -1,0 +1,151 @@
+"""HTTP messages: JSON bodies of bounded size, streams of events, and clients that disconnect."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import aclosing
+from typing import Any, TypeVar
+
+import msgspec
+from outrider.gateway.admission.body_turns import Arrival, BodyTurns
+from outrider.gateway.admission.reservation import Admission
+from outrider.gateway.api.http.plain_json import require_plain
+from outrider.gateway.errors import TimedOut, TooLarge, WrongContentType, WrongEncoding
+from outrider.mesh.errors import InvalidRequest
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+T = TypeVar("T")
+_BODY_S = 60.0
+_JSON = "application/json"
+_SHOWN = 80
+_ON_DISCONNECT = "x-outrider-on-disconnect"
+
+
+async def read_body(request: Request, limit: int) -> bytes:
+    """The bytes of the request's body, unparsed.
+
+    Raises `WrongContentType` unless it is said to be JSON, `WrongEncoding` if it is compressed, `TooLarge` for more
+    than ``limit`` bytes, `TimedOut` if it takes too long to arrive, `ClientDisconnect` if it never arrives whole,
+    `InvalidRequest` as `require_plain`, and `Overloaded` as `Arrival`. The caller parses the bytes before it awaits
+    anything.
+    """
+    _require_json(request)
+    _require_plain_coding(request)
+    admission: Admission | None = getattr(request.state, "admission", None)
+    with admission.arriving() if admission is not None else BodyTurns().arriving("") as arrival:
+        body = await _read(request, limit, arrival)
+        await arrival.turn()
+    require_plain(body)
+    return body
+
+
+async def _read(request: Request, limit: int, arrival: Arrival) -> bytes:
+    too_large = TooLarge(f"the body is larger than {limit} bytes")
+    if int(request.headers.get("content-length", 0)) > limit:
+        raise too_large
+    body, more, idle_s = bytearray(), True, getattr(request.state, "body_idle_s", _BODY_S)
+    loop = asyncio.get_running_loop()
+    end = loop.time() + _BODY_S
+    try:
+        async with asyncio.timeout(min(idle_s, _BODY_S)) as timer:
+            while more:
+                message = await request.receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientDisconnect
+                body += message.get("body", b"")
+                more = message.get("more_body", False)
+                if len(body) > limit:
+                    raise too_large
+                arrival.grow(len(body))
+                timer.reschedule(min(loop.time() + idle_s, end))
+    except TimeoutError:
+        raise TimedOut(f"the body did not arrive within {_BODY_S:g} s, or paused for {idle_s:g} s") from None
+    return bytes(body)
+
+
+def _require_json(request: Request) -> None:
+    """Raises `WrongContentType` unless the body is JSON: web pages may send other types to any server unasked."""
+    headers = request.headers
+    types = headers.getlist("content-type")
+    if not types and "transfer-encoding" not in headers and headers.get("content-length", "0") == "0":
+        return
+    kind = types[0].partition(";")[0].strip().lower() if len(types) == 1 else ""
+    if kind != _JSON and not (kind.startswith("application/") and kind.endswith("+json")):
+        shown = f"not {', '.join(types)[:_SHOWN]}" if any(types) else "which is missing"
+        raise WrongContentType(
+            f"send the body as JSON with the header Content-Type: application/json (curl --json), {shown}"
+        )
+
+
+def _require_plain_coding(request: Request) -> None:
+    """Raises `WrongEncoding` for a body in a coding: none is undone here."""
+    for name, known in (("content-encoding", "identity"), ("transfer-encoding", "chunked")):
+        codings = [coding.strip().lower() for value in request.headers.getlist(name) for coding in value.split(",")]
+        if wrong := [coding for coding in codings if coding not in ("", known)]:
+            shown = ", ".join(wrong)[:_SHOWN]
+            raise WrongEncoding(f"send the body uncompressed: {name} is {shown}, which is not decoded here")
+
+
+def lingers_after_disconnect(request: Request) -> bool:
+    """Whether the generation lingers after its client has left; raises `InvalidRequest` for an unknown header value."""
+    value = request.headers.get(_ON_DISCONNECT, "cancel")
+    if value not in ("cancel", "continue"):
+        raise InvalidRequest(f"{_ON_DISCONNECT} must be cancel or continue, not {value[:40]!r}", param=_ON_DISCONNECT)
+    return value == "continue"
+
+
+def json_response(value: msgspec.Struct, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """``value`` as a JSON answer."""
+    return Response(msgspec.json.encode(value), status, dict(headers or {}), _JSON)
+
+
+async def until_disconnected(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+    """The result of ``work``; if the client disconnects first, cancels ``work`` and raises `ClientDisconnect`.
+
+    The request's body must have been read: nothing else may wait on ``receive``.
+    """
+    worker = asyncio.current_task()
+    assert worker is not None
+    watcher = asyncio.create_task(_disconnected(receive, worker))
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if watcher.done() and worker.uncancel() == 0:
+            raise ClientDisconnect from None
+        raise
+    finally:
+        watcher.cancel()
+
+
+async def _disconnected(receive: Receive, worker: asyncio.Task[Any]) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    worker.cancel()
+
+
+class EventStream(Response):
+    """Server-sent events; ``end`` is called after the last event, or when the client has left."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, events: AsyncGenerator[bytes, None], end: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(headers={"cache-control": "no-cache", "x-accel-buffering": "no"})
+        del self.headers["content-length"]
+        self._events, self._end = events, end
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Sends the events as they come."""
+        try:
+            await until_disconnected(receive, self._send(send))
+        finally:
+            await self._end()
+
+    async def _send(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        async with aclosing(self._events) as events:
+            async for data in events:
+                await send({"type": "http.response.body", "body": data, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})

@@ -1,0 +1,1 @@
+"""The API over NATS: requests and answers as JSON, tokens as frames."""

@@ -1,0 +1,200 @@
+"""Writes answers and chunks of completions and chats."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from functools import lru_cache
+
+from msgspec import UNSET, UnsetType
+from outrider.gateway.api.openai.forms import Form
+from outrider.gateway.api.openai.json_types import (
+    Answer,
+    AnswerOf,
+    Choice,
+    CompletionDetails,
+    Delta,
+    DeltaChoice,
+    DraftBody,
+    Extra,
+    PromptDetails,
+    RequestMetrics,
+    SpeculationMetrics,
+    TextChoice,
+    UsageBody,
+)
+from outrider.gateway.api.schema.logprobs import token_name
+from outrider.gateway.requests.models import ServedModel
+from outrider.gateway.streams.reassembly import split
+from outrider.wire.frames import Draft, Frame, Usage
+
+
+class AnswerWriter:
+    """Writes the answer to one request in one form.
+
+    ``seeds`` holds the seed of each choice; each prompt has ``answers`` choices. ``created`` is in seconds since 1970.
+    ``ignored`` names the parameters without effect. An answer with one choice ``shows_metrics`` of its guesses.
+    """
+
+    def __init__(
+        self,
+        form: Form,
+        request_id: str,
+        served: ServedModel,
+        seeds: Sequence[int],
+        *,
+        answers: int = 1,
+        return_tokens: bool,
+        created: int,
+        ignored: tuple[str, ...] = (),
+        shows_metrics: bool = False,
+    ) -> None:
+        self._shows_metrics = shows_metrics and len(seeds) == 1
+        self._form, self._seeds, self._return_tokens = form, seeds, return_tokens
+        self._answers = answers
+        self._ignored = ignored or UNSET
+        self._id = f"{form.prefix}-{request_id}"
+        self._created = created
+        self._model, self._fingerprint = served.name, fingerprint(served)
+        self._written = [0] * len(seeds)
+
+    @property
+    def opening(self) -> list[Answer]:
+        """The opening chunks of a stream, if its form has any."""
+        make = self._form.opening
+        return [] if make is None else [self._part([make(index)]) for index in range(len(self._written))]
+
+    def whole(self, frames: Sequence[Frame]) -> Answer:
+        """The whole answer; ``frames`` holds one joined frame for each choice."""
+        choices = [self._form.choice(frame, index, 0) for index, frame in enumerate(frames)]
+        extras = [self._extra(frame, index) for index, frame in enumerate(frames)]
+        extra = extras[0]
+        if len(extras) > 1:
+            total = _total(frames, self._answers)
+            extra = Extra(steps=total.steps, seed=self._seeds[0], lossy=total.lossy or UNSET, choices=extras)
+        extra.ignored = self._ignored
+        answer = self._answer(self._form.whole, choices, _usage(_total(frames, self._answers)), extra)
+        answer.metrics = self._metrics(frames)
+        return answer
+
+    def chunk(
+        self, frame: Frame, index: int, usage: UsageBody | UnsetType | None, *, last: bool = False
+    ) -> Answer | None:
+        """The chunk for a ``frame`` of choice ``index``; None if the chunk would be empty.
+
+        ``last`` marks a frame with the last tokens of an answer that the model ended.
+        """
+        length = sum(map(len, frame.texts))
+        choice = self._form.delta(frame, index, self._written[index], last)
+        self._written[index] += length
+        empty = _is_empty(choice) and frame.finish is None and frame.likelihoods is None
+        detailed = self._return_tokens or frame.drafts is not None
+        if empty and not detailed:
+            return None
+        if not detailed and frame.finish is None:
+            return self._part([choice], usage)
+        extra = self._extra(frame, index)
+        if frame.finish is not None:
+            extra.ignored = self._ignored
+        return self._part([choice], usage, extra)
+
+    def parts(self, frame: Frame) -> list[Frame]:
+        """``frame``, split into the parts that have a chunk of their own."""
+        apart = self._form.apart and frame.finish is not None and frame.tokens
+        return list(split(frame, len(frame.tokens))) if apart else [frame]
+
+    def last(self, frames: Sequence[Frame]) -> Answer:
+        """The usage chunk, which follows the last frames of all choices."""
+        total = _total(frames, self._answers)
+        verifier = frames[0].verifier or UNSET
+        extra = Extra(steps=total.steps, seed=self._seeds[0], verifier=verifier, ignored=self._ignored)
+        answer = self._part([], _usage(total), extra)
+        answer.metrics = self._metrics(frames)
+        return answer
+
+    def _metrics(self, frames: Sequence[Frame]) -> RequestMetrics | UnsetType:
+        usage = frames[0].usage
+        shown = self._shows_metrics and usage is not None and usage.verified
+        return RequestMetrics(_speculation(usage)) if shown and usage is not None else UNSET
+
+    def _part(
+        self, choices: list[Choice], usage: UsageBody | UnsetType | None = UNSET, extra: Extra | UnsetType = UNSET
+    ) -> Answer:
+        return self._answer(self._form.part, choices, usage, extra)
+
+    def _answer(
+        self, name: str, choices: list[Choice], usage: UsageBody | UnsetType | None, extra: Extra | UnsetType
+    ) -> Answer:
+        return AnswerOf(self._id, name, self._created, self._model, self._fingerprint, choices, usage, extra)
+
+    def _extra(self, frame: Frame, index: int) -> Extra:
+        return extra(frame, self._seeds[index], self._return_tokens)
+
+
+def _is_empty(choice: Choice) -> bool:
+    if isinstance(choice, TextChoice):
+        return choice.text == ""
+    return not isinstance(choice, DeltaChoice) or choice.delta == Delta()
+
+
+def extra(frame: Frame, seed: int, return_tokens: bool) -> Extra:
+    """The field ``outrider`` for ``frame``, whose choice has ``seed``."""
+    fields = Extra()
+    if return_tokens:
+        fields = Extra(frame.first_index, frame.tokens, frame.texts, frame.guessed_by)
+    if frame.drafts is not None:
+        fields.drafts = [_draft(draft) for draft in frame.drafts]
+    if frame.finish is not None:
+        fields.steps = frame.usage.steps if frame.usage else UNSET
+        fields.seed, fields.verifier = seed, frame.verifier or UNSET
+        fields.lossy = True if frame.usage and frame.usage.lossy else UNSET
+    return fields
+
+
+def _draft(draft: Draft) -> DraftBody:
+    texts = [token_name(data) for data in draft.data]
+    return DraftBody(draft.first_index, draft.tokens, texts, draft.parents, draft.guessed_by, draft.accepted)
+
+
+@lru_cache
+def fingerprint(served: ServedModel) -> str:
+    """``system_fingerprint``, which depends on the model's name and vocabulary."""
+    return "fp_" + hashlib.sha256(f"{served.name}\0{served.vocabulary}".encode()).hexdigest()[:12]
+
+
+def _total(frames: Sequence[Frame], answers: int) -> Usage:
+    """The usage of all choices; a prompt, which has ``answers`` choices, counts once."""
+    used = [frame.usage or Usage(0, 0) for frame in frames]
+    return Usage(
+        sum(usage.prompt_tokens for usage in used[::answers]),
+        sum(usage.completion_tokens for usage in used),
+        sum(usage.cached_tokens for usage in used[::answers]),
+        sum(usage.accepted_tokens for usage in used),
+        sum(usage.rejected_tokens for usage in used),
+        sum(usage.steps for usage in used),
+        any(usage.lossy for usage in used),
+    )
+
+
+def _speculation(usage: Usage) -> SpeculationMetrics:
+    steps, guesses = sum(usage.verified), usage.accepted_tokens + usage.rejected_tokens
+    accepted = sum(number * count for number, count in enumerate(usage.verified))
+    return SpeculationMetrics(
+        mean_acceptance_length=1 + accepted / steps,
+        draft_acceptance_rate=accepted / guesses,
+        acceptance_histogram=usage.verified,
+        num_spec_steps=steps,
+        num_accepted_draft_tokens=accepted,
+        num_draft_tokens=guesses,
+        num_spec_tokens=len(usage.verified) - 1,
+    )
+
+
+def _usage(usage: Usage) -> UsageBody:
+    return UsageBody(
+        usage.prompt_tokens,
+        usage.completion_tokens,
+        usage.prompt_tokens + usage.completion_tokens,
+        PromptDetails(usage.cached_tokens),
+        CompletionDetails(usage.accepted_tokens, usage.rejected_tokens),
+    )

@@ -1,0 +1,190 @@
+"""The bodies of OpenAI's completions and chats: the supported parameters, and their bounds."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NamedTuple, TypeVar
+
+import msgspec
+from msgspec import Meta
+from outrider.gateway.api.openai.stored_form import Shape
+from outrider.gateway.api.schema.generation import GenerationBody
+from outrider.gateway.api.schema.ignored import note_part, shown_names
+from outrider.gateway.api.schema.json_schemas import note_unenforced
+from outrider.gateway.api.schema.parameters import read
+from outrider.gateway.api.schema.prompts import MOST_PROMPTS, PROMPTS, TemplateKwargs, chat, prompts
+from outrider.gateway.api.schema.structure import JsonSchemaFormat, ResponseFormat, format_structure, merged_structure
+from outrider.gateway.api.schema.tools import Tool, ToolChoice, read_call_rules, template_tools
+from outrider.gateway.api.schema.unsupported import CHAT, COMPLETION
+from outrider.gateway.requests.call_rules import CallRules
+from outrider.gateway.requests.request import Generation, Structure, choice_seed
+from outrider.mesh.errors import InvalidRequest
+from outrider.wire.bounds import Count, Flag, integers
+from outrider.wire.sampling import Length, Logprobs
+
+MOST_CHOICES = MOST_PROMPTS
+"""Most answers to one request, over all its prompts."""
+_COMPLETION_TOKENS = 16  # OpenAI's default
+
+
+class StreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``stream_options``; ``continuous_usage_stats`` is vLLM's, and has an effect only with ``include_usage``."""
+
+    include_usage: bool = False
+    continuous_usage_stats: bool = False
+    include_obfuscation: bool = False
+
+
+class Body(GenerationBody, frozen=True, kw_only=True):
+    """The parameters that completions and chats share."""
+
+    max_tokens: Count | None = None
+    max_completion_tokens: Count | None = None
+    n: Annotated[int, integers(1, MOST_CHOICES)] = 1
+    response_format: ResponseFormat | None = None
+    stream_options: Annotated[StreamOptions, Meta(description='an object like {"include_usage": true}')] | None = None
+
+    @property
+    def include_usage(self) -> bool:
+        """Whether a stream ends with a chunk about its usage."""
+        return self.stream_options is not None and self.stream_options.include_usage
+
+    @property
+    def continuous_usage(self) -> bool:
+        """Whether each chunk of such a stream holds the usage so far."""
+        return self.include_usage and self.stream_options is not None and self.stream_options.continuous_usage_stats
+
+    @property
+    def _most_tokens(self) -> int | None:
+        return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
+
+    @property
+    def _structure(self) -> Structure | None:
+        return merged_structure(format_structure(self.response_format), self.structured_outputs, "response_format")
+
+
+class CompletionBody(Body, frozen=True, kw_only=True):
+    """Body of ``POST /v1/completions``."""
+
+    prompt: Annotated[str | list[Any], Meta(description=PROMPTS)]
+    max_tokens: Length | None = None
+    logprobs: Logprobs | None = None
+    echo: Flag = False
+    add_special_tokens: Flag = True
+    parse_special_tokens: Flag | None = None
+
+    def generation(self) -> Generation:
+        """The generation that the body asks for, with OpenAI's default length.
+
+        If the client gave a seed, all prompts have that seed, as separate requests would. Without it, each prompt has
+        another seed.
+        """
+        prompt, *more = prompts(self.prompt, self.add_special_tokens, self.parse_special_tokens)
+        if self.n * (1 + len(more)) > MOST_CHOICES:
+            why = f"{1 + len(more)} prompts with n = {self.n} ask for more than {MOST_CHOICES} answers"
+            raise InvalidRequest(f"prompt: {why}: send several requests", param="prompt")
+        most = _COMPLETION_TOKENS if self._most_tokens is None else self._most_tokens
+        generation = self._generation(prompt, self._structure, max_tokens=most, logprobs=self.logprobs, echo=self.echo)
+        seed = generation.sampling.seed
+        return msgspec.structs.replace(
+            generation,
+            choices=self.n,
+            more=tuple(
+                (prompt, choice_seed(seed, place * self.n) if self.seed is None else seed)
+                for place, prompt in enumerate(more, 1)
+            ),
+        )
+
+    def shape(self, ignored: tuple[str, ...]) -> Shape:
+        """The form of the answer; the answer names the ``ignored`` parameters."""
+        return Shape("completion", (), self.return_tokens, self.include_usage, self.continuous_usage, ignored)
+
+
+class ChatBody(Body, frozen=True, kw_only=True):
+    """Body of ``POST /v1/chat/completions``."""
+
+    messages: Annotated[
+        list[dict[str, Any]], Meta(min_length=1, description="an array of messages with a role and a content")
+    ]
+    logprobs: Flag = False
+    top_logprobs: Logprobs = 0
+    tools: Annotated[
+        list[Tool], Meta(max_length=128, description='an array of objects like {"type": "function", "function": {...}}')
+    ] = msgspec.field(default_factory=list)
+    tool_choice: ToolChoice | None = None
+    parallel_tool_calls: Flag = True
+    chat_template_kwargs: TemplateKwargs | None = None
+
+    @property
+    def call_rules(self) -> CallRules | None:
+        """The rules for calls; None if no function may be called."""
+        return read_call_rules(self.tools, self.tool_choice, self.parallel_tool_calls)
+
+    def generation(self) -> Generation:
+        """The generation that the body asks for."""
+        rules = self.call_rules
+        prompt = msgspec.structs.replace(
+            chat(self.messages, self.chat_template_kwargs), tools="" if rules is None else template_tools(self.tools)
+        )
+        logprobs = self.top_logprobs if self.logprobs else None
+        generation = self._generation(prompt, self._structure, rules, max_tokens=self._most_tokens, logprobs=logprobs)
+        return msgspec.structs.replace(generation, choices=self.n)
+
+    def shape(self, ignored: tuple[str, ...]) -> Shape:
+        """The form of the answer; the answer names the ``ignored`` parameters."""
+        rules = self.call_rules
+        functions = () if rules is None else rules.names
+        bare = rules is not None and rules.bare(format_structure(self.response_format))
+        usage = self.include_usage, self.continuous_usage
+        return Shape("chat", functions, self.return_tokens, *usage, ignored, bare)
+
+
+_B = TypeVar("_B", bound=Body)
+
+
+def read_completion(body: bytes | dict[str, Any], ignored: list[str] | None = None) -> CompletionBody:
+    """The body of a completion, read as `read` does; raises `InvalidRequest`."""
+    completion = _consistent(read(body, CompletionBody, COMPLETION, ignored), ignored)
+    if completion.max_tokens == 0 and not completion.echo:
+        raise InvalidRequest("max_tokens must be an integer of at least 1 (0 with echo), not 0", param="max_tokens")
+    note_unenforced(completion.unenforced, ignored)
+    return completion
+
+
+def read_chat(body: bytes | dict[str, Any], ignored: list[str] | None = None) -> ChatBody:
+    """The body of a chat completion, read as `read` does; raises `InvalidRequest`."""
+    chat_body = _consistent(read(body, ChatBody, CHAT, ignored), ignored)
+    if chat_body.top_logprobs and not chat_body.logprobs:
+        raise InvalidRequest("top_logprobs may only be given where logprobs is true", param="top_logprobs")
+    note_unenforced(chat_body.unenforced, ignored)
+    return chat_body
+
+
+class ShapedGeneration(NamedTuple):
+    """A generation, and the form of its answer for readers that resume it over HTTP."""
+
+    generation: Generation
+    shape: Shape
+
+
+def read_body_of_any_kind(parameters: dict[str, Any], ignored: list[str] | None = None) -> ShapedGeneration:
+    """The body of a chat if ``parameters`` hold messages, else of a completion, read as `read` does.
+
+    Raises `InvalidRequest`.
+    """
+    kind = read_completion if parameters.get("messages") is None else read_chat
+    body = kind(parameters, ignored)
+    shape = body.shape(shown_names(ignored))
+    return ShapedGeneration(body.generation(), msgspec.structs.replace(shape, include_usage=True))
+
+
+def _consistent(body: _B, ignored: list[str] | None) -> _B:
+    """``body``; raises `InvalidRequest` for parameters that contradict each other."""
+    if body.stream_options is not None and not body.stream:
+        raise InvalidRequest("stream_options may only be given where stream is true", param="stream_options")
+    if body.stream_options is not None and body.stream_options.include_obfuscation:
+        note_part("stream_options.include_obfuscation", "false", ignored)
+    if isinstance(body.response_format, JsonSchemaFormat) and body.response_format.json_schema.description is not None:
+        note_part("response_format.json_schema.description", "", ignored)
+    if None not in (body.max_tokens, body.max_completion_tokens) and body.max_tokens != body.max_completion_tokens:
+        raise InvalidRequest("max_tokens and max_completion_tokens differ: give one of them", param="max_tokens")
+    return body

@@ -1,0 +1,1 @@
+"""The OpenAPI document, made of the types with which the APIs read and answer."""

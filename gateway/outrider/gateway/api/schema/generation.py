@@ -1,0 +1,115 @@
+"""The parameters that all of OpenAI's requests for a generation share."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, structs
+from outrider.gateway.admission.deadlines import Deadlines
+from outrider.gateway.api.schema.structure import StructuredOutputs
+from outrider.gateway.requests.call_rules import CallRules
+from outrider.gateway.requests.request import Generation, Prompt, Structure
+from outrider.mesh.errors import InvalidRequest
+from outrider.wire.bounds import MOST_PRIORITY, Flag, integers
+from outrider.wire.sampling import (
+    MOST_BAD_WORDS,
+    MOST_NODES,
+    MOST_STOPS,
+    BadWord,
+    Guessing,
+    SamplingParams,
+    Seed,
+    SharedParameters,
+    ShortText,
+    Speculation,
+)
+
+_SEED_BITS = 53  # a returned seed survives clients whose numbers are doubles
+_MOST_WORDS = MOST_BAD_WORDS // 2
+
+DAY_MS = 86_400_000
+Milliseconds = Annotated[int, integers(1, DAY_MS)]
+_Name = Annotated[str, Meta(max_length=1024, description="a string of up to 1024 characters")]
+
+
+class GenerationBody(SharedParameters, frozen=True, kw_only=True):
+    """The parameters that completions, chats and responses share."""
+
+    model: Annotated[str, Meta(min_length=1, description="the name of a model")] | None = None
+    seed: Seed | None = None
+    stop: Annotated[
+        ShortText | Annotated[tuple[ShortText, ...], Meta(max_length=MOST_STOPS)],
+        Meta(description=f"a string or an array of up to {MOST_STOPS} strings, each of 1 to 1000 characters"),
+    ] = ()
+    bad_words: Annotated[
+        tuple[ShortText | BadWord, ...],
+        Meta(max_length=_MOST_WORDS, description=f"an array of up to {_MOST_WORDS} strings or arrays of token ids"),
+    ] = ()
+    structured_outputs: (
+        Annotated[
+            StructuredOutputs, Meta(description="an object with one of json, json_object, regex, choice and grammar")
+        ]
+        | None
+    ) = None
+    stream: Flag = False
+    speculation: Annotated[
+        Literal["off"] | Guessing,
+        Meta(description=f'"off", or an object with "drafters" (names) and "max_nodes" (1 to {MOST_NODES})'),
+    ] = Guessing()
+    return_tokens: Flag = False
+    return_drafts: Flag = False
+    priority: Annotated[int, integers(-MOST_PRIORITY, MOST_PRIORITY, ", lower ones first")] = 0
+    ttft_ms: Milliseconds | None = None
+    timeout_ms: Milliseconds | None = None
+    coalesce: Flag = True
+    user: _Name | None = None
+    prompt_cache_key: _Name | None = None
+
+    @property
+    def call_rules(self) -> CallRules | None:
+        """The rules for calls; None if no function may be called."""
+        return None
+
+    @property
+    def unenforced(self) -> tuple[str, ...]:
+        """Names of the places of JSON Schemas that are not enforced. Raises `InvalidRequest` for malformed ones."""
+        rules, structure = self.call_rules, self._structure
+        functions = () if rules is None else rules.functions
+        text = structure.unenforced if structure is not None and (rules is None or rules.may_talk) else ()
+        return (*text, *(name for function in functions for name in function.unenforced))
+
+    @property
+    def _structure(self) -> Structure | None:
+        return None
+
+    def _generation(
+        self, prompt: Prompt, structure: Structure | None, call_rules: CallRules | None = None, **draws: Any
+    ) -> Generation:
+        """The generation that the body asks for; ``draws`` are sampling parameters that bodies name differently."""
+        seed = secrets.randbits(_SEED_BITS) if self.seed is None else self.seed
+        stop = (self.stop,) if isinstance(self.stop, str) else self.stop
+        return Generation(
+            model=self.model,
+            prompt=prompt,
+            sampling=SamplingParams.of(self, seed=seed, stop=stop, **draws),
+            bad_words=self.bad_words,
+            structure=structure if call_rules is None else self._text_structure(call_rules, structure),
+            speculation=self._speculation(),
+            priority=-self.priority,
+            session=self.prompt_cache_key or self.user or "",
+            deadlines=Deadlines.within(self.ttft_ms, self.timeout_ms),
+            coalesce=self.coalesce and (self.seed is not None or self.temperature == 0),
+            call_rules=call_rules,
+        )
+
+    def _text_structure(self, call_rules: CallRules, structure: Structure | None) -> Structure | None:
+        """The structure of text beside calls; None if the answer has to be calls. Raises `InvalidRequest`."""
+        if self.structured_outputs is not None:
+            name = "structured_outputs"
+            raise InvalidRequest(f"{name} may not be given where functions may be called", param=name)
+        return structure if call_rules.may_talk else None
+
+    def _speculation(self) -> Speculation:
+        options = {"off": True} if isinstance(self.speculation, str) else structs.asdict(self.speculation)
+        return Speculation(**options, return_drafts=self.return_drafts)

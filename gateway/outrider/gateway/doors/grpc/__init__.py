@@ -1,1 +1,0 @@
-"""The front door over gRPC: `outrider.v1.Inference`."""

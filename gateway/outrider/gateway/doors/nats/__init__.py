@@ -1,1 +1,0 @@
-"""The front door over NATS: requests and answers as JSON, tokens as frames."""

@@ -1,1 +1,0 @@
-"""The OpenAPI document, made of the types with which the doors read and answer."""
