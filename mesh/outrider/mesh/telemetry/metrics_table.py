@@ -46,9 +46,7 @@ def tables() -> str:
     parts = [f"{HEADING}\n"]
     for service in _ORDER:
         rows = "\n".join(map(_row, metrics[service]))
-        parts.append(
-            f"### Of {service}\n\n| metric | type | labels | meaning |\n|---|---|---|---|\n{rows}\n"
-        )
+        parts.append(f"### Of {service}\n\n| metric | type | meaning |\n|---|---|---|\n{rows}\n")
     aliases = "\n".join(f"| `vllm:{alias.name}` | `outrider_{alias.source}` |" for alias in ALIASES)
     parts.append(f"### vLLM's names\n\n| name, without `_total` | made of |\n|---|---|\n{aliases}\n")
     return "\n".join(parts)
@@ -72,8 +70,8 @@ def _service(name: str) -> str:
 
 
 def _row(metric: Described) -> str:
-    labels = ", ".join(f"`{label}`" for label in metric.labels)
-    return f"| `{metric.name}` | {metric.kind} | {labels} | {metric.meaning} |"
+    labels = f"{{{','.join(metric.labels)}}}" if metric.labels else ""
+    return f"| `{metric.name}{labels}` | {metric.kind} | {metric.meaning} |"
 
 
 if __name__ == "__main__":
