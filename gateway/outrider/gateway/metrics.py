@@ -68,9 +68,9 @@ routed_tokens = counter(
     "Prompt tokens by whether the chosen verifier was known to have their pages.",
     ["pages"],
 )
-page_news = counter("gateway_page_news", "Pages that verifiers told of, by what became of them.", ["change"])
+page_news = counter("gateway_page_news", "Pages in verifiers' news, by what became of them.", ["change"])
 page_gaps = counter("gateway_page_gaps", "Times that news of a verifier's pages were missing.")
-page_snapshots = counter("gateway_page_snapshots", "Times that a verifier told all its pages.")
+page_snapshots = counter("gateway_page_snapshots", "Times that a verifier sent all its pages.")
 known_pages = gauge("gateway_known_pages", "Pages that verifiers are known to have.")
 withdrawn = counter("gateway_withdrawn", "Requests ended because their key, token or tenant was no longer valid.")
 filtered = counter(

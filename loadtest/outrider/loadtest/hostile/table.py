@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 from outrider.loadtest.hostile import bodies, calls, grammars, messages, wire
 from outrider.loadtest.hostile.case import Case
 
@@ -10,9 +12,9 @@ CASES: dict[str, Case] = {case.name: case for room in (bodies, grammars, wire, c
 
 
 def markdown() -> str:
-    """The table of cases."""
-    lines = ["| case | door | input | answer |", "|---|---|---|---|"]
+    """The table of cases, in a row those of one API that have one answer."""
+    rows: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for case in CASES.values():
-        answer = " or ".join(case.answers) + (f": … {case.says} …" if case.says else "")
-        lines.append(f"| `{case.name}` | {case.door} | {case.what} | {answer} |")
-    return "\n".join(lines) + "\n"
+        rows[case.door, " or ".join(case.answers)].append(f"`{case.name}`")
+    lines = [f"| {api} | {answer} | {', '.join(names)} |" for (api, answer), names in rows.items()]
+    return "\n".join(["| API | answer | cases |", "|---|---|---|", *lines]) + "\n"

@@ -29,10 +29,6 @@ _SERVICES = {
 _OF_PROPOSERS = frozenset({"outrider_spec_hidden_drafting_seconds_total", "outrider_spec_proposed_tokens_total"})
 _EVERY = "every process"
 _ORDER = ("gateway", "verifier", "proposer", "kvcache", "tokenizer", _EVERY)
-_UNITS = (
-    "seconds", "bytes", "tokens", "pages", "rows", "sequences", "steps", "requests", "streams", "records", "messages",
-    "trees", "ratio", "utilization", "watts", "celsius", "threads", "tasks", "caches", "givers",
-)  # fmt: skip
 
 
 def by_service() -> dict[str, list[Described]]:
@@ -50,9 +46,7 @@ def tables() -> str:
     parts = [f"{HEADING}\n"]
     for service in _ORDER:
         rows = "\n".join(map(_row, metrics[service]))
-        parts.append(
-            f"### Of {service}\n\n| metric | type | labels | unit | meaning |\n|---|---|---|---|---|\n{rows}\n"
-        )
+        parts.append(f"### Of {service}\n\n| metric | type | meaning |\n|---|---|---|\n{rows}\n")
     aliases = "\n".join(f"| `vllm:{alias.name}` | `outrider_{alias.source}` |" for alias in ALIASES)
     parts.append(f"### vLLM's names\n\n| name, without `_total` | made of |\n|---|---|\n{aliases}\n")
     return "\n".join(parts)
@@ -76,14 +70,8 @@ def _service(name: str) -> str:
 
 
 def _row(metric: Described) -> str:
-    labels = ", ".join(f"`{label}`" for label in metric.labels)
-    return f"| `{metric.name}` | {metric.kind} | {labels} | {_unit(metric.name)} | {metric.meaning} |"
-
-
-def _unit(name: str) -> str:
-    """The unit that ends the name, or none for a number of other things."""
-    word = name.removesuffix("_total").rpartition("_")[2]
-    return {"ratio": "share", "utilization": "share"}.get(word, word) if word in _UNITS else ""
+    labels = f"{{{','.join(metric.labels)}}}" if metric.labels else ""
+    return f"| `{metric.name}{labels}` | {metric.kind} | {metric.meaning} |"
 
 
 if __name__ == "__main__":
