@@ -15,7 +15,7 @@ _SHARED = {"sm_80": 163 * _KIB, "sm_90": 227 * _KIB}
 """Limits of a program: CUDA C++ Programming Guide, "Technical specifications per compute capability"."""
 _SPILLED = 64
 """Bytes of a thread: compilers move a few registers to memory so that one more program runs beside the others."""
-_MATMULS = {"_product", "_attend"}
+_MATMULS = {"_matmul", "_attend"}
 
 
 def run(*arguments: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -14,7 +14,7 @@ from outrider.kernels.launch import Launch, record_launches
 from outrider.kernels.linear import Quantization
 from outrider.kernels.linear import triton as linear
 from outrider.kernels.linear.packed_weight import PackedWeight, pack_weight
-from outrider.kernels.linear.quantized import pack_quantized
+from outrider.kernels.linear.quantized_packing import pack_quantized
 from outrider.kernels.philox import triton as philox
 from outrider.kernels.pool import KvPool
 from outrider.kernels.race_sample import triton as race_sample

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from outrider.kernels.linear import pack_quantized, reference, triton
-from outrider.kernels.linear.quantized import pack_quantized as pack_words
+from outrider.kernels.linear.quantized_packing import pack_quantized as pack_words
 from outrider.native.quantized import UNIT_GROUP, QuantFormat, Quants, QuantsInMemory, dequantized
 from torch import Tensor
 

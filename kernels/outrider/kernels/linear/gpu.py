@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from outrider.kernels.linear import quantized
+from outrider.kernels.linear import quantized_packing
 from outrider.kernels.linear.packed_weight import PackedWeight, pack_weight
 from outrider.kernels.linear.quantize import Quantization
 from outrider.native.quantized import QuantizedWeight
@@ -48,4 +48,4 @@ def pack_quantized(
     weight: QuantizedWeight, bias: Tensor | None, dtype: torch.dtype, device: torch.device, *, strict: bool
 ) -> GpuLinear:
     """See `outrider.kernels.linear.pack_quantized`."""
-    return GpuLinear(quantized.pack_quantized(weight, dtype, device), bias, strict=strict)
+    return GpuLinear(quantized_packing.pack_quantized(weight, dtype, device), bias, strict=strict)
