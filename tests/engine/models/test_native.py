@@ -229,10 +229,10 @@ def test_codes_and_scales_are_those_of_the_definition(load: Load, dtype: str, si
         chunks(model, pools[-1], ids, [48], range(48 // size))
     plain, coded = pools
     plain.data[0, :, 0] *= _key_factors(model, 0)
-    codes, scales = kv_quant.quantize(plain.data[0], torch.int8)
+    quants, scales = kv_quant.quantize(plain.data[0], torch.int8)
     assert coded.scales is not None
     torch.testing.assert_close(coded.scales[0], scales, rtol=1e-5, atol=0)
-    apart = (_unpacked(coded, 0).short() - codes.short()).abs()  # factors come before the rotation, and round there
+    apart = (_unpacked(coded, 0).short() - quants.short()).abs()  # factors come before the rotation, and round there
     assert apart.max() <= 1
     assert apart.float().mean() < 0.001
 
@@ -269,7 +269,7 @@ def test_attention_over_codes_is_that_over_the_values_they_stand_for(load: Load,
         values.data[layer, :, 0] /= _key_factors(coded, layer)
     parts = [(ids[50:51], SequenceRows(1, 50, pages))]
     got, expected = step(coded, pool, parts)[0], step(plain, values, parts)[0]
-    loose = 0.03 if dtype == "bfloat16" else 0.01  # the new token's own codes
+    loose = 0.03 if dtype == "bfloat16" else 0.01  # the new token's own quants
     torch.testing.assert_close(got, expected, rtol=loose, atol=loose * expected.abs().max().item())
 
 

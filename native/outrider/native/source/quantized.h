@@ -35,7 +35,7 @@ static_assert(UNIT % CHUNK == 0 && ROW_GROUP % CHUNK == 0, "groups are whole chu
 using Form = outrider_quant_format;
 using Quants = outrider_quants;
 
-// How scales lie behind the codes of a strip.
+// How scales lie behind the quants of a strip.
 enum class Scales { PLAIN, MINIMA, UNITS, SIXTEENS };
 
 static inline Scales scales_of(const Form& form) {
