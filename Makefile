@@ -50,6 +50,7 @@ outside: dev
 lint: dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/clang-format --dry-run --Werror $$(git ls-files 'native/*.h' 'native/*.cpp')
 
 types: dev
 	$(BIN)/mypy $(SOURCES)

@@ -10,7 +10,7 @@ from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.kernels.bench.cases import Case, cases
 from outrider.kernels.bench.pairs import PAIRS
 from outrider.kernels.compilation import compile_all, key
-from outrider.kernels.kv_codes import CODES
+from outrider.kernels.kv_quant import LARGEST_QUANT
 from outrider.kernels.launch import INTERPRETED, record_launches
 from outrider.kernels.linear import triton as linear
 from outrider.kernels.linear.packed_weight import pack_weight
@@ -105,9 +105,9 @@ class _Part:
         raise NotImplementedError
 
 
-class _Product(_Part):
+class _Matmul(_Part):
     def __init__(self, shape: ModelShape, name: str, rows: int, device: torch.device) -> None:
-        outputs, inputs = shape.products[name]
+        outputs, inputs = shape.matmuls[name]
         self._x = torch.randn(rows, inputs, dtype=shape.dtype, device=device)
         weight = torch.randn(outputs, inputs, dtype=shape.dtype, device=device)
         self._weight = pack_weight(weight, None if name == "logits" else shape.quantization)
@@ -125,7 +125,7 @@ class _Attention(_Part):
         shared = -(-_CONTEXT // shape.page_size)
         self._pages = [[*range(shared - 1), shared + row] for row in range(rows)]
         self._pool = KvPool(1, shared + rows, shape.page_size, shape.kv_heads, shape.head_dim, shape.kv_dtype, device)
-        if shape.kv_dtype in CODES:
+        if shape.kv_dtype in LARGEST_QUANT:
             self._pool.data.copy_(torch.randint(-3, 4, self._pool.data.shape, device=device).float())
         else:
             self._pool.data.normal_()
@@ -157,9 +157,7 @@ class _Draw(_Part):
 
 def _row_ops(shape: ModelShape, rows: int, device: torch.device) -> Iterator[tuple[str, Tensor, _Part]]:
     """Ops by name, with the result of all rows."""
-    parts: list[tuple[str, _Part]] = [
-        (f"linear {name}", _Product(shape, name, rows, device)) for name in shape.products
-    ]
+    parts: list[tuple[str, _Part]] = [(f"linear {name}", _Matmul(shape, name, rows, device)) for name in shape.matmuls]
     parts += [("tree_attention", _Attention(shape, rows, device)), ("race_sample", _Draw(shape, rows, device))]
     for name, part in parts:
         yield name, part(list(range(rows))), part

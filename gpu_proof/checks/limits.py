@@ -1,4 +1,4 @@
-"""Times kernels beside torch's own, and as shares of what a large copy and a large product reach here."""
+"""Times kernels beside torch's own, and as shares of what a large copy and a large matmul reach here."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FIRST = ("tree_attention", "linear")
 
 
 def run(report: Report, sizes: Sizes) -> None:
-    """Adds the ceilings and a figure for each case, attention and products first."""
+    """Adds the ceilings and a figure for each case, attention and matmuls first."""
     dry = sizes.device.type == "cpu"
     chosen = [case for case in cases(sizes.timed_shapes, sizes.timed_steps) if case.op in PAIRS]
     chosen.sort(key=lambda case: (sizes.timed_steps.index(case.step), case.op not in _FIRST, case.op))

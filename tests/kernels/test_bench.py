@@ -58,7 +58,7 @@ def test_work_is_counted_once_a_byte_and_twice_a_product() -> None:
 def test_the_slower_of_memory_and_products_bounds_a_case(name: str) -> None:
     device = DEVICES[name]
     flops = device.flops[torch.bfloat16]
-    for moved, products, seconds, bound in ((2.0, 1.0, 2.0, "memory"), (1.0, 3.0, 3.0, "products")):
+    for moved, products, seconds, bound in ((2.0, 1.0, 2.0, "memory"), (1.0, 3.0, 3.0, "matmuls")):
         work = Work(int(moved * device.bandwidth), int(products * flops))
         least = predict(Case("", "", SHAPES["pocket"], STEPS["decode"], work), device)
         assert (round(least.seconds, 6), least.bound) == (seconds, bound)

@@ -78,11 +78,11 @@ def test_a_norms_bits_do_not_depend_on_the_other_rows(threads: int) -> None:
 def test_queries_and_keys_are_turned_and_keys_and_values_written(kv_heads: int, group: int, head_dim: int) -> None:
     rows, heads, layer = 4, kv_heads * group, 1
     qkv, angles = random(rows, (heads + 2 * kv_heads) * head_dim), random(rows, head_dim // 2, seed=1) * 9
-    turns = torch.polar(torch.ones_like(angles), angles)[:, None]
+    rope = torch.polar(torch.ones_like(angles), angles)[:, None]
     queries = torch.empty(rows, kv_heads, group, head_dim // 2, dtype=torch.complex64)
     pool, slots = KvPool(2, 3, 4, kv_heads, head_dim), torch.tensor([9, 2, 3, 11])
     q, k, v = qkv.clone().view(rows, -1, head_dim).split([heads, kv_heads, kv_heads], 1)
-    rope_kv_write(qkv, turns, turns * 0.25, queries, pool, layer, slots)
+    rope_kv_write(qkv, rope, rope * 0.25, queries, pool, layer, slots)
     expected = rope_reference.rotate(q, angles, 0.25).view(rows, kv_heads, group, head_dim)
     torch.testing.assert_close(torch.view_as_real(queries).flatten(3), expected)
     torch.testing.assert_close(pool.data[layer, slots, 0], rope_reference.rotate(k, angles, 1.0))

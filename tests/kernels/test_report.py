@@ -15,7 +15,7 @@ _SHARED = {"sm_80": 163 * _KIB, "sm_90": 227 * _KIB}
 """Limits of a program: CUDA C++ Programming Guide, "Technical specifications per compute capability"."""
 _SPILLED = 64
 """Bytes of a thread: compilers move a few registers to memory so that one more program runs beside the others."""
-_PRODUCTS = {"_product", "_attend"}
+_MATMULS = {"_matmul", "_attend"}
 
 
 def run(*arguments: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -45,7 +45,7 @@ def test_every_kernel_of_a_model_compiles_for_a_gpu_within_its_means(
     for kernel in kernels:
         assert kernel["spilled"] <= _SPILLED, kernel
         assert kernel["shared"] <= _SHARED[kernel["gpu"]], kernel
-        assert (kernel["products"] != "none") == (kernel["kernel"] in _PRODUCTS), kernel
+        assert (kernel["matmuls"] != "none") == (kernel["kernel"] in _MATMULS), kernel
     markdown = (tmp_path / "kernels.md").read_text().splitlines()
     assert len(markdown) == len(kernels) + 2
     assert markdown[0].startswith("| op | variant | kernel | gpu | warps | registers | spilled |")

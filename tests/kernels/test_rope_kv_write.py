@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from outrider.kernels.kv_codes import CODES
-from outrider.kernels.kv_codes import reference as kv_codes
+from outrider.kernels.kv_quant import LARGEST_QUANT
+from outrider.kernels.kv_quant import reference as kv_quant
 from outrider.kernels.pool import POOL_DTYPES, KvPool
 from outrider.kernels.rms_norm import reference as rms_norm
 from outrider.kernels.rope_kv_write import cpu, reference, triton
@@ -39,7 +39,7 @@ class Case:
         self.norm = noise(self.heads + self.kv_heads, self.head_dim, seed=2) if self.normed else None
 
     @property
-    def turns(self) -> Tensor:
+    def key_rope(self) -> Tensor:
         return torch.polar(torch.ones_like(self.angles), self.angles)[:, None]
 
     def run(self, rows: list[int] | None = None) -> tuple[Tensor, KvPool]:
@@ -50,7 +50,7 @@ class Case:
         queries = torch.empty(len(rows), self.heads, self.head_dim, dtype=self.dtype, device=DEVICE)
         slots = torch.tensor([self.slots[row] for row in rows], device=DEVICE)
         triton.rope_kv_write(
-            self.qkv[rows], self.turns[rows], self.turns[rows] * SCALE, queries, pool, LAYER, slots,
+            self.qkv[rows], self.key_rope[rows], self.key_rope[rows] * SCALE, queries, pool, LAYER, slots,
             head_norm=self.norm, eps=EPS, balance=self.balance,
         )  # fmt: skip
         return queries, pool
@@ -58,9 +58,9 @@ class Case:
     def expected(self) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, float32 [rows, heads, head_dim]."""
         heads = self.qkv.view(len(self.slots), -1, self.head_dim).float()
-        turning, v = heads.split([self.heads + self.kv_heads, self.kv_heads], 1)
-        turning = turning if self.norm is None else rms_norm.rms_norm(turning, self.norm, EPS.item())
-        q, k = turning.split([self.heads, self.kv_heads], 1)
+        rotating, v = heads.split([self.heads + self.kv_heads, self.kv_heads], 1)
+        rotating = rotating if self.norm is None else rms_norm.rms_norm(rotating, self.norm, EPS.item())
+        q, k = rotating.split([self.heads, self.kv_heads], 1)
         return reference.rotate(q, self.angles, SCALE), reference.rotate(k, self.angles, 1.0), v
 
 
@@ -95,7 +95,7 @@ def test_factors_of_powers_of_two_multiply_queries_and_keys_and_change_no_bit_el
     assert torch.equal(other.data[:, :, 1], pool.data[:, :, 1])
 
 
-@pytest.mark.parametrize("pool_dtype", [dtype for dtype in POOL_DTYPES if dtype not in CODES])
+@pytest.mark.parametrize("pool_dtype", [dtype for dtype in POOL_DTYPES if dtype not in LARGEST_QUANT])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_what_is_written_is_rounded_once(dtype: torch.dtype, pool_dtype: torch.dtype) -> None:
     case = Case(4, 2, 80, dtype, pool_dtype)
@@ -107,7 +107,7 @@ def test_what_is_written_is_rounded_once(dtype: torch.dtype, pool_dtype: torch.d
     torch.testing.assert_close(pool.data[LAYER, slots, 1].float(), v, **tolerance(pool_dtype))
 
 
-@pytest.mark.parametrize("pool_dtype", list(CODES))
+@pytest.mark.parametrize("pool_dtype", list(LARGEST_QUANT))
 @pytest.mark.parametrize(("heads", "kv_heads", "head_dim"), [(4, 2, 64), (5, 1, 80), (3, 3, 256)])
 def test_a_pool_of_codes_gets_codes_and_their_scales(
     heads: int, kv_heads: int, head_dim: int, pool_dtype: torch.dtype
@@ -118,10 +118,10 @@ def test_a_pool_of_codes_gets_codes_and_their_scales(
     assert pool.scales is not None
     slots = list(case.slots)
     written = torch.stack([k, v], 1)
-    codes, scales = kv_codes.encode(written, pool_dtype)
+    quants, scales = kv_quant.quantize(written, pool_dtype)
     torch.testing.assert_close(pool.scales[LAYER, slots], scales, rtol=1e-5, atol=0)
-    assert torch.equal(pool.data[LAYER, slots, 1].view(torch.uint8), codes[:, 1].view(torch.uint8))
-    decoded = kv_codes.decode(pool.data[LAYER, slots], pool.scales[LAYER, slots])
+    assert torch.equal(pool.data[LAYER, slots, 1].view(torch.uint8), quants[:, 1].view(torch.uint8))
+    decoded = kv_quant.dequantize(pool.data[LAYER, slots], pool.scales[LAYER, slots])
     step = 2.0**-4 if pool_dtype != torch.int8 else 0.0
     room = (written.abs() * step).maximum(scales[..., None] * 0.501) * 1.001
     assert ((decoded - written).abs() <= room).all()
@@ -158,8 +158,8 @@ def test_both_paths_agree_with_norms() -> None:
     qkv, other = case.qkv.clone().cpu(), KvPool(2, 3, 4, 2, 64)
     out = torch.empty(4, 2, 3, 32, dtype=torch.complex64)
     norm = None if case.norm is None else case.norm.cpu()
-    turns, slots = case.turns.cpu(), torch.tensor(case.slots)
-    cpu.rope_kv_write(qkv, turns, turns * SCALE, out, other, LAYER, slots, head_norm=norm, eps=EPS.cpu())
+    key_rope, slots = case.key_rope.cpu(), torch.tensor(case.slots)
+    cpu.rope_kv_write(qkv, key_rope, key_rope * SCALE, out, other, LAYER, slots, head_norm=norm, eps=EPS.cpu())
     torch.testing.assert_close(queries.cpu().view(4, 2, 3, 64), torch.view_as_real(out).flatten(3))
     torch.testing.assert_close(pool.data.cpu(), other.data)
 
@@ -174,14 +174,14 @@ def test_a_slot_outside_the_pool_is_caught_where_kernels_are_checked(slot: int) 
 def test_what_does_not_fit_is_refused() -> None:
     case, pool = Case(4, 2, 64), KvPool(2, 3, 4, 2, 64, device=DEVICE)
     queries, slots = torch.empty(4, 4, 64, device=DEVICE), torch.tensor(case.slots, device=DEVICE)
-    good = (case.qkv, case.turns, case.turns, queries, pool, 0, slots)
+    good = (case.qkv, case.key_rope, case.key_rope, queries, pool, 0, slots)
 
     def refused(match: str, index: int, bad: object, **options: Tensor | None) -> None:
         with pytest.raises(ValueError, match=match):
             triton.rope_kv_write(*good[:index], bad, *good[index + 1 :], **options)  # type: ignore[arg-type]
 
     refused("must be contiguous \\[rows, 512\\]", 0, case.qkv[:, :-64])
-    refused("query_turns are .*; complex64 \\[4, 1, 32\\] it is", 2, case.turns[:, 0])
+    refused("query_rope are .*; complex64 \\[4, 1, 32\\] it is", 2, case.key_rope[:, 0])
     refused("queries are .*; they must be contiguous \\[4, heads, 64\\]", 3, queries[:3])
     refused("layer 2 is not one of the pool's 2", 5, 2)
     refused("slots are .*; they must be contiguous int64 \\[4\\]", 6, slots.int())

@@ -13,8 +13,8 @@ from outrider.kernels.kv_compact import triton as kv_compact
 from outrider.kernels.launch import Launch, record_launches
 from outrider.kernels.linear import Quantization
 from outrider.kernels.linear import triton as linear
-from outrider.kernels.linear.codes import pack_codes
 from outrider.kernels.linear.packed_weight import PackedWeight, pack_weight
+from outrider.kernels.linear.quantized_packing import pack_quantized
 from outrider.kernels.philox import triton as philox
 from outrider.kernels.pool import KvPool
 from outrider.kernels.race_sample import triton as race_sample
@@ -24,7 +24,7 @@ from outrider.kernels.rope_kv_write import triton as rope_kv_write
 from outrider.kernels.shapes import ModelShape
 from outrider.kernels.swiglu import triton as swiglu
 from outrider.kernels.tree_attention import triton as tree_attention
-from outrider.native.quantized import UNIT_GROUP, CodeFormat, Codes, CodesInMemory
+from outrider.native.quantized import UNIT_GROUP, QuantFormat, Quants, QuantsInMemory
 from torch import Tensor
 
 _ROWS = 8
@@ -103,13 +103,13 @@ def _rms_norm(shape: ModelShape) -> Variants:
 
 @_op
 def _rope_kv_write(shape: ModelShape) -> Variants:
-    qkv, turns = _empty(_ROWS, shape.qkv, dtype=shape.dtype), _empty(_ROWS, 1, shape.head_dim // 2, dtype=torch.cfloat)
+    qkv, rope = _empty(_ROWS, shape.qkv, dtype=shape.dtype), _empty(_ROWS, 1, shape.head_dim // 2, dtype=torch.cfloat)
     queries = _empty(_ROWS, shape.heads, shape.head_dim, dtype=shape.dtype)
     vectors = _empty(shape.heads + shape.kv_heads, shape.head_dim)
     norm, balance = vectors if shape.head_norm else None, vectors if shape.kv_dtype == torch.int8 else None
     slots, eps = _empty(_ROWS, dtype=torch.int64), _empty()
     variant = f"{shape.heads}/{shape.kv_heads} x {shape.head_dim} to {_name(shape.kv_dtype)}"
-    args = (qkv, turns, turns, queries, _pool(shape), 0, slots)
+    args = (qkv, rope, rope, queries, _pool(shape), 0, slots)
     yield (
         variant + (", normed" if shape.head_norm else ""),
         partial(rope_kv_write.rope_kv_write, *args, head_norm=norm, eps=eps, balance=balance),
@@ -140,11 +140,11 @@ def _swiglu(shape: ModelShape) -> Variants:
 
 @_op
 def _linear(shape: ModelShape) -> Variants:
-    for name, (outputs, inputs) in shape.products.items():
+    for name, (outputs, inputs) in shape.matmuls.items():
         quantization = None if name == "logits" else shape.quantization
-        codes = None if name == "logits" else shape.codes
-        weight = _weight(outputs, inputs, shape.dtype, quantization, codes)
-        form = _name(shape.dtype) if codes is None else f"{codes.bits} bits in groups of {codes.group}"
+        quants = None if name == "logits" else shape.quants
+        weight = _weight(outputs, inputs, shape.dtype, quantization, quants)
+        form = _name(shape.dtype) if quants is None else f"{quants.bits} bits in groups of {quants.group}"
         for rows, strict in ((_ROWS, True), (64, True), (_MANY_ROWS, True), (_ROWS, False)):
             variant = f"{name} {outputs} x {inputs} {quantization or form}, {rows} rows{_STRICT[strict]}"
             x = _empty(rows, inputs, dtype=shape.dtype)
@@ -152,13 +152,13 @@ def _linear(shape: ModelShape) -> Variants:
 
 
 def _weight(
-    outputs: int, inputs: int, dtype: torch.dtype, quantization: Quantization | None, form: CodeFormat | None
+    outputs: int, inputs: int, dtype: torch.dtype, quantization: Quantization | None, form: QuantFormat | None
 ) -> PackedWeight:
     if form is None:
         return pack_weight(_empty(outputs, inputs, dtype=dtype), quantization)
     groups, units = _empty(outputs, inputs // form.group), _empty(outputs, inputs // UNIT_GROUP)
-    codes = Codes(_empty(outputs, inputs, dtype=torch.uint8), groups, groups, units, units)
-    return pack_codes(CodesInMemory(form, codes), dtype, torch.device("meta"))
+    quants = Quants(_empty(outputs, inputs, dtype=torch.uint8), groups, groups, units, units)
+    return pack_quantized(QuantsInMemory(form, quants), dtype, torch.device("meta"))
 
 
 @_op

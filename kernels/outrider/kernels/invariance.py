@@ -1,6 +1,6 @@
-"""Finds, on the machine at hand, sizes of products for which a row's bits depend on the row alone.
+"""Finds, on the machine at hand, sizes of matmuls for which a row's bits depend on the row alone.
 
-A matrix product's rows are independent in exact arithmetic, but libraries pick their kernels, and with them the order
+A matmul's rows are independent in exact arithmetic, but libraries pick their kernels, and with them the order
 of sums, by the number of rows. Each machine's order is probed, not assumed (He and Thinking Machines Lab 2025,
 "Defeating nondeterminism in LLM inference", fix it in kernels of their own).
 """
@@ -18,7 +18,7 @@ from outrider.kernels.tree_attention import CpuPlan, Tiling
 from torch import Tensor
 
 _MOST_ROWS = (256, 64, 32, 16)
-"""Candidates for the rows of the longest product, best first; longer products are split."""
+"""Candidates for the rows of the longest matmul, best first; longer matmuls are split."""
 _LEAST_ROWS = (1, 2, 4, 8, 16, 32)
 _SAMPLE = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 100, 128, 200, 256)
 _ROUNDS = 2
@@ -35,11 +35,11 @@ class NotInvariant(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RowRange:
-    """Numbers of rows within which a product gives a row the same bits.
+    """Numbers of rows within which a matmul gives a row the same bits.
 
     Attributes:
-        least: products of fewer rows are padded.
-        most: products of more rows are split.
+        least: matmuls of fewer rows are padded.
+        most: matmuls of more rows are split.
     """
 
     least: int
@@ -65,7 +65,7 @@ class InvariantLinear:
 
 
 def row_range(in_features: int, out_features: int, dtype: torch.dtype, pack: Callable[[Tensor], Linear]) -> RowRange:
-    """The widest range of rows within which a product of this shape gives a row the same bits, found by trying.
+    """The widest range of rows within which a matmul of this shape gives a row the same bits, found by trying.
 
     Libraries choose their kernels by shape and dtype, not by the weight, so the probe is a weight whose sums cancel:
     only rounding is left of them, and another order of the sum shows however coarsely the result is rounded.
@@ -74,7 +74,7 @@ def row_range(in_features: int, out_features: int, dtype: torch.dtype, pack: Cal
         in_features: columns of the weight.
         out_features: rows of the weight.
         dtype: of the weight.
-        pack: makes a product from a weight.
+        pack: makes a matmul from a weight.
 
     Raises:
         NotInvariant: there is no such range.
@@ -87,13 +87,13 @@ def row_range(in_features: int, out_features: int, dtype: torch.dtype, pack: Cal
             if agreeing.issuperset(rows for rows in _SAMPLE if least <= rows <= most):
                 return RowRange(least, most)
     raise NotInvariant(
-        f"rows of a {dtype} product of {in_features} to {out_features} features depend on their number on this "
+        f"rows of a {dtype} matmul of {in_features} to {out_features} features depend on their number on this "
         "machine, however they are padded and split"
     )
 
 
 def _cancelling(in_features: int, out_features: int, dtype: torch.dtype, seed: int) -> tuple[Tensor, Tensor]:
-    """A weight, and rows to multiply, whose products are zero except for rounding: every term has its negative."""
+    """A weight, and rows to multiply, whose matmuls are zero except for rounding: every term has its negative."""
     generator = torch.Generator().manual_seed(seed)
     half = in_features // 2
     weight = torch.randn(out_features, in_features, generator=generator)

@@ -117,6 +117,6 @@ def record_launches() -> Iterator[list[Launch]]:
         _recorder.reset(token)
 
 
-def product_dtype(dtype: torch.dtype) -> torch.dtype:
+def dot_dtype(dtype: torch.dtype) -> torch.dtype:
     """The dtype that ``tl.dot`` multiplies for tensors of ``dtype``: the interpreter multiplies bfloat16 wrongly."""
     return torch.float32 if INTERPRETED else dtype

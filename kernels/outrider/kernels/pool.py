@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import torch
 from outrider.kernels.huge_pages import HUGE, map_zeros
-from outrider.kernels.kv_codes import CODES
+from outrider.kernels.kv_quant import LARGEST_QUANT
 from torch import Tensor
 
-POOL_DTYPES = (torch.float32, torch.bfloat16, torch.float16, *CODES)
+POOL_DTYPES = (torch.float32, torch.bfloat16, torch.float16, *LARGEST_QUANT)
 """Dtypes of keys and values."""
 _PACKED = (torch.bfloat16, torch.int8)
 
@@ -21,7 +21,7 @@ class KvPool:
     A *slot* is the place of one token, ``page * page_size + offset``. A slot's keys and values lie together, so that a
     row is written at once; keys are in the interleaved rotary order of `rope_kv_write`.
 
-    In 8 bits every head of every slot's keys and values has a scale of its own (`outrider.kernels.kv_codes`). Triton
+    In 8 bits every head of every slot's keys and values has a scale of its own (`outrider.kernels.kv_quant`). Triton
     kernels take pools of all dtypes, the compiled decoder those in float32, int8 and packed bfloat16; `keys`, `values`
     and `gather` read float32 pools.
 
@@ -31,7 +31,7 @@ class KvPool:
             power of two of slots up to 16 that divides a page, and holds, for each key head, the keys as
             [head_dim / 2, block, 2] and then the values as [block / 2, head_dim, 2]. `data` then serves only for its
             size and for whole pages.
-        scales: float32 [layers, pages * page_size, 2, kv_heads], by which the codes of an 8-bit pool are multiplied;
+        scales: float32 [layers, pages * page_size, 2, kv_heads], by which the quants of an 8-bit pool are multiplied;
             None for other pools.
         slots: of each layer, [pages * page_size, 2 * kv_heads * head_dim].
 
@@ -61,7 +61,7 @@ class KvPool:
         self.head_dim = head_dim
         self.data = _zeros((layers, pages * page_size, 2, kv_heads, head_dim), dtype, torch.device(device))
         shape = (layers, pages * page_size, 2, kv_heads)
-        self.scales = _zeros(shape, torch.float32, torch.device(device)) if dtype in CODES else None
+        self.scales = _zeros(shape, torch.float32, torch.device(device)) if dtype in LARGEST_QUANT else None
         self.slots = self.data.flatten(2).unbind(0)
         self._keys = self.data[:, :, 0].permute(0, 2, 3, 1)
         self._values = self.data[:, :, 1].transpose(1, 2)
@@ -74,7 +74,7 @@ class KvPool:
     @staticmethod
     def slot_bytes(layers: int, kv_heads: int, head_dim: int, dtype: torch.dtype) -> int:
         """Bytes of a token in a pool, with its scales."""
-        return layers * 2 * kv_heads * (head_dim * dtype.itemsize + (4 if dtype in CODES else 0))
+        return layers * 2 * kv_heads * (head_dim * dtype.itemsize + (4 if dtype in LARGEST_QUANT else 0))
 
     def keys(self, start: int, count: int) -> tuple[Tensor, ...]:
         """Keys of ``count`` consecutive slots of each layer as [kv_heads, head_dim, count], without copying."""

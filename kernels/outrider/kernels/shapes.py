@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 from outrider.kernels.linear import Quantization
-from outrider.native.quantized import CodeFormat
+from outrider.native.quantized import QuantFormat
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +24,14 @@ class ModelShape:
         intermediate: width between the two halves of the feed-forward block.
         vocabulary: tokens.
         layers: of the decoder.
-        dtype: of weights and products.
+        dtype: of weights and matmuls.
         kv_dtype: of the pool.
         page_size: tokens of a page.
         head_norm: whether queries and keys are normed.
         norms_after: whether the results of both blocks of a layer are normed.
         gelu: whether the activation is gelu.
         quantization: of the layers' weights at load; None keeps them in ``dtype``.
-        codes: format of the layers' weights in a quantized checkpoint, or None.
+        quants: format of the layers' weights in a quantized checkpoint, or None.
     """
 
     name: str
@@ -49,7 +49,7 @@ class ModelShape:
     norms_after: bool = False
     gelu: bool = False
     quantization: Quantization | None = None
-    codes: CodeFormat | None = None
+    quants: QuantFormat | None = None
 
     @property
     def qkv(self) -> int:
@@ -57,8 +57,8 @@ class ModelShape:
         return (self.heads + 2 * self.kv_heads) * self.head_dim
 
     @property
-    def products(self) -> dict[str, tuple[int, int]]:
-        """Output and input features of each matrix product."""
+    def matmuls(self) -> dict[str, tuple[int, int]]:
+        """Output and input features of each matmul."""
         return {
             "qkv": (self.qkv, self.hidden),
             "output": (self.hidden, self.heads * self.head_dim),
@@ -87,9 +87,9 @@ _SHAPES = (
         quantization="fp8",
     ),
     ModelShape("danube-1.8b-int8", 2560, 32, 8, 80, 6912, 32000, 24, torch.float16, torch.float16, quantization="int8"),
-    ModelShape("llama-3.1-8b-awq", 4096, 32, 8, 128, 14336, 128256, 32, codes=CodeFormat(4, 128, has_minima=True)),
-    ModelShape("llama-3.1-8b-gptq8", 4096, 32, 8, 128, 14336, 128256, 32, codes=CodeFormat(8, 128, 128)),
-    ModelShape("llama-3.1-8b-q4-0", 4096, 32, 8, 128, 14336, 128256, 32, codes=CodeFormat(4, 32, 8)),
+    ModelShape("llama-3.1-8b-awq", 4096, 32, 8, 128, 14336, 128256, 32, quants=QuantFormat(4, 128, has_minima=True)),
+    ModelShape("llama-3.1-8b-gptq8", 4096, 32, 8, 128, 14336, 128256, 32, quants=QuantFormat(8, 128, 128)),
+    ModelShape("llama-3.1-8b-q4-0", 4096, 32, 8, 128, 14336, 128256, 32, quants=QuantFormat(4, 32, 8)),
     ModelShape(
         "llama-3.1-8b-q4-k",
         4096,
@@ -99,9 +99,9 @@ _SHAPES = (
         14336,
         128256,
         32,
-        codes=CodeFormat(4, 32, has_minima=True, has_units=True),
+        quants=QuantFormat(4, 32, has_minima=True, has_units=True),
     ),
-    ModelShape("llama-3.1-8b-q6-k", 4096, 32, 8, 128, 14336, 128256, 32, codes=CodeFormat(6, 16, 32, has_units=True)),
+    ModelShape("llama-3.1-8b-q6-k", 4096, 32, 8, 128, 14336, 128256, 32, quants=QuantFormat(6, 16, 32, has_units=True)),
     ModelShape("heads-of-256", 3072, 16, 8, 256, 24576, 256000, 28),
     ModelShape("gemma-3-270m", 640, 4, 1, 256, 2048, 262144, 18, head_norm=True, norms_after=True, gelu=True),
 )

@@ -21,7 +21,14 @@ SOURCE = Path(__file__).parent / "source"
 HEADER = SOURCE / "outrider_native.h"
 LIBRARIES = Path(__file__).parent / "libraries"
 """The folder of libraries, whose names contain a digest of sources and flags."""
-_FLAGS = ("-O3", "-std=c++17", "-shared", "-fPIC", "-pthread", "-ffp-contract=fast", "-fno-math-errno", "-Wno-psabi")
+LANGUAGE = ("-std=c++17", "-pthread", "-ffp-contract=fast", "-fno-math-errno", "-fvisibility=hidden")
+"""Flags that the sources need wherever they are compiled."""
+WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wno-psabi", "-Wno-maybe-uninitialized")
+"""Warnings, of which the sources have none. psabi notes that vectors pass between functions in another way than without
+AVX; maybe-uninitialized is wrong about gcc 12's own intrinsics (gcc's bug 105593)."""
+_EXPORTS = SOURCE / "outrider_native.map"
+"""The linker's list of what a library exports: `-fvisibility` leaves the standard library's templates visible."""
+_FLAGS = ("-O3", "-shared", "-fPIC", *LANGUAGE, *WARNINGS)
 _COMPILERS = ("c++", "g++", "clang++")
 
 
@@ -41,7 +48,7 @@ def path_of(level: Level) -> Path:
 
 def _digest(level: Level) -> str:
     digest = hashlib.sha256(" ".join((*_FLAGS, *level.flags)).encode())
-    for file in sorted((*SOURCE.glob("*.cpp"), *SOURCE.glob("*.h"))):
+    for file in sorted((*SOURCE.glob("*.cpp"), *SOURCE.glob("*.h"), *SOURCE.glob("*.map"))):
         digest.update(file.name.encode() + file.read_bytes())
     return digest.hexdigest()
 
@@ -116,7 +123,7 @@ def _compile(command: list[str], level: Level, path: Path) -> None:
     units = [str(unit) for unit in sorted(SOURCE.glob("*.cpp"))]
     with tempfile.TemporaryDirectory(dir=path.parent) as directory:
         library = Path(directory) / path.name
-        flags = [*_FLAGS, *level.flags, f'-DOUTRIDER_ABI="{abi()}"']
+        flags = [*_FLAGS, *level.flags, f'-DOUTRIDER_ABI="{abi()}"', f"-Wl,--version-script={_EXPORTS}"]
         completed = subprocess.run(
             [*command, *flags, *units, "-o", str(library)], capture_output=True, text=True, check=False
         )

@@ -9,21 +9,16 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from outrider.native import moves
-from outrider.native.library import Library, data_pointer, ffi
+from outrider.native.library import Library, checked, data_pointer, ffi
 from outrider.native.moves import pool_fields
 from outrider.native.packing import Packing
 from outrider.native.quantized import QuantizedWeight
 from outrider.native.step import Batch, sequences_of
-from outrider.native.weights import DecoderShape, LayerWeights, Product
+from outrider.native.weights import DecoderShape, LayerWeights, Projection
 from torch import Tensor
 
 SHARED = 16 << 20
-"""Products in a step, rows times weights, from which on other threads are woken: about 0.1 ms of one thread's work."""
-_FAULTS = {
-    "OUTRIDER_BAD_ID": (IndexError, "a token id is not in the vocabulary"),
-    "OUTRIDER_BAD_POSITION": (IndexError, "a position is beyond the model's context"),
-    "OUTRIDER_BAD_PAGE": (ValueError, "a sequence names a page that the pool does not have"),
-}
+"""Multiply-adds of a step from which on other threads are woken: about 0.1 ms of one thread's work."""
 
 
 class DecoderPool(moves.PagePool, Protocol):
@@ -53,8 +48,8 @@ class NativeDecoder:
         embedding: [vocabulary, hidden].
         layers: read one by one, so that at most one is in memory beside its packed form.
         norm: float32 [hidden], before the output.
-        output: the product to the vocabulary; a weight in codes that is also the embedding is packed once.
-        turns: complex64 [positions, head_dim / 2], rotary; of layers that have none of their own.
+        output: the projection to the vocabulary; a quantized weight that is also the embedding is packed once.
+        rope: complex64 [positions, head_dim / 2], rotary; of layers that have none of their own.
         threads: that run a step together; a step too short for several runs on one.
         memory: allocates uint8 [size] for weights, called in the order in which a step reads them.
 
@@ -70,8 +65,8 @@ class NativeDecoder:
         embedding: Tensor | QuantizedWeight,
         layers: Iterable[LayerWeights],
         norm: Tensor,
-        output: Product,
-        turns: Tensor,
+        output: Projection,
+        rope: Tensor,
         threads: int,
         memory: Callable[[int], Tensor],
     ) -> None:
@@ -80,17 +75,17 @@ class NativeDecoder:
         self.library, self._functions, self._shape = library, library.functions, shape
         self._kept: list[Any] = []
         self._packing = Packing(library, memory, threads)
-        layer_array = ffi.new("outrider_layer[]", [self._layer(layer, turns) for layer in layers])
+        layer_array = ffi.new("outrider_layer[]", [self._layer(layer, rope) for layer in layers])
         fields = asdict(shape) | {
             "layers": len(layer_array),
             "layer": self._retain(layer_array),
             "is_bf16": dtype == torch.bfloat16,
             "query_scale": (shape.query_scale or shape.head_dim**-0.5) * float(np.log2(np.e)),
-            "positions": turns.shape[0],
+            "positions": rope.shape[0],
             "shared": SHARED,
             "embedding": self._packing.table(embedding),
             "norm": self._keep(norm),
-            "logits": self._packing.product(output),
+            "logits": self._packing.projection(output),
         }
         self.model = ffi.new("outrider_model *", fields)
         self.packs_pages = bool(self._functions.outrider_packs_pages(self.model))
@@ -100,19 +95,25 @@ class NativeDecoder:
         self.use(threads)
 
     def use(self, threads: int) -> None:
-        """Runs the next steps on ``threads`` threads. Called between steps, by the thread that runs them."""
+        """Runs the next steps on ``threads`` threads. Called between steps, by the thread that runs them.
+
+        Raises:
+            MemoryError: there is no memory for the threads.
+            OSError: the system does not start them.
+        """
         if threads not in self._handles:
             self.model.threads = threads
-            handle = self._functions.outrider_decoder_new(self.model)
-            self._handles[threads] = ffi.gc(handle, self._functions.outrider_decoder_free)
+            made = ffi.new("outrider_decoder **")
+            checked(self._functions.outrider_decoder_new(self.model, made))
+            self._handles[threads] = ffi.gc(made[0], self._functions.outrider_decoder_free)
         self.handle, self.threads = self._handles[threads], threads
 
     @property
     def weights(self) -> list[Any]:
-        """The ``outrider_linear`` of all products of a row, in their order."""
+        """The ``outrider_linear`` of all projections of a row, in their order."""
         layers = [self.model.layer[index] for index in range(self.model.layers)]
-        all_products = [*(product for layer in layers for product in self._products(layer)), self.model.logits]
-        return [product.parts[index] for product in all_products for index in range(product.count)]
+        every = [*(each for layer in layers for each in self._projections(layer)), self.model.logits]
+        return [projection.parts[index] for projection in every for index in range(projection.count)]
 
     @property
     def weight_bytes(self) -> int:
@@ -137,6 +138,7 @@ class NativeDecoder:
         Raises:
             IndexError: a position is beyond the model's context, or an id is not in its vocabulary.
             ValueError: the pool is of another kind, a page is not in it, or a tree has more nodes than can be walked.
+            MemoryError: there is no memory for the step.
         """
         self.check(pool)
         hidden = torch.empty(batch.rows, self._shape.hidden)
@@ -156,9 +158,7 @@ class NativeDecoder:
             ffi.NULL if states is None else data_pointer(states),
         )
         step = ffi.new("outrider_step *", fields)
-        if fault := self._functions.outrider_decoder_forward(self.handle, step):
-            kind, text = _FAULTS[ffi.typeof("outrider_fault").elements[fault]]
-            raise kind(text)
+        checked(self._functions.outrider_decoder_forward(self.handle, step))
         return hidden
 
     def packs(self, dtype: torch.dtype) -> bool:
@@ -174,10 +174,11 @@ class NativeDecoder:
             raise ValueError(f"the pool is {'' if pool.packed else 'not '}packed; this decoder's are the other way")
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Float32 [n, vocabulary] of rows [n, hidden] that `forward` returned."""
+        """Float32 [n, vocabulary] of rows [n, hidden] that `forward` returned; `MemoryError` where there is no room."""
         hidden = hidden.contiguous()
         out = torch.empty(hidden.shape[0], self._shape.vocabulary)
-        self._functions.outrider_decoder_logits(self.handle, data_pointer(hidden), hidden.shape[0], data_pointer(out))
+        args = self.handle, data_pointer(hidden), hidden.shape[0], data_pointer(out)
+        checked(self._functions.outrider_decoder_logits(*args))
         return out
 
     def embed(self, ids: Tensor) -> Tensor:
@@ -186,26 +187,26 @@ class NativeDecoder:
         self._functions.outrider_decoder_embed(self.handle, data_pointer(ids), len(ids), data_pointer(out))
         return out
 
-    def _layer(self, layer: LayerWeights, turns: Tensor) -> dict[str, Any]:
+    def _layer(self, layer: LayerWeights, rope: Tensor) -> dict[str, Any]:
         fields = {
             "attention_norm": self._keep(layer.attention_norm),
-            "qkv": self._packing.product(layer.qkv),
+            "qkv": self._packing.projection(layer.qkv),
             "head_norm": self._keep(layer.head_norm),
             "key_balance": self._keep(layer.key_balance),
-            "turns": self._keep(torch.view_as_real(turns if layer.turns is None else layer.turns)),
+            "rope": self._keep(torch.view_as_real(rope if layer.rope is None else layer.rope)),
             "window": layer.window or 0,
-            "output": self._packing.product(layer.output),
+            "output": self._packing.projection(layer.output),
             "after_attention": self._keep(layer.after_attention),
             "feed_forward_norm": self._keep(layer.feed_forward_norm),
             "after_feed_forward": self._keep(layer.after_feed_forward),
         }
-        products = {"gate_up": layer.gate_up, "down": layer.down, "router": layer.router}
-        fields |= {name: self._packing.product(each) for name, each in products.items() if each is not None}
-        experts = [tuple(map(self._packing.product, pair)) for pair in layer.experts]
+        projections = {"gate_up": layer.gate_up, "down": layer.down, "router": layer.router}
+        fields |= {name: self._packing.projection(each) for name, each in projections.items() if each is not None}
+        experts = [tuple(map(self._packing.projection, pair)) for pair in layer.experts]
         return fields | ({"experts": self._retain(ffi.new("outrider_expert[]", experts))} if experts else {})
 
-    def _products(self, layer: Any) -> list[Any]:
-        """The ``outrider_product`` of a layer, in their order."""
+    def _projections(self, layer: Any) -> list[Any]:
+        """The ``outrider_projection`` of a layer, in their order."""
         if not layer.experts:
             return [layer.qkv, layer.output, layer.gate_up, layer.down]
         experts = [layer.experts[index] for index in range(self.model.experts)]

@@ -7,14 +7,14 @@ from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
 from outrider.native.decoder import DecoderPool, NativeDecoder
-from outrider.native.library import ffi, pointer_value
+from outrider.native.library import checked, ffi, pointer_value
 from outrider.native.moves import pool_fields
 from outrider.native.trees import NativeTree, TreeBuffer
 
 MOST_CHILDREN = 16
 """The header's OUTRIDER_MOST_CHILDREN."""
 _BRIEF = 1 << 24
-"""Products, rows times weights, up to which a run keeps the interpreter's lock: about 0.12 ms of work."""
+"""Multiply-adds up to which a run keeps the interpreter's lock: about 0.12 ms of work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +77,8 @@ class DraftRun(NamedTuple):
 class NativeDrafts:
     """Trees of guesses of a small model for many sequences. Called from one thread.
 
+    A call that finds no memory raises `MemoryError`, and all sessions end.
+
     Args:
         decoder: the model.
         pool: empty pages of its kind.
@@ -93,8 +95,9 @@ class NativeDrafts:
         self._weights = sum(each.n * each.k for each in decoder.weights)
         functions, brief = decoder.library.functions, decoder.library.brief_function
         inner = ffi.new("outrider_pool *", pool_fields(pool)), ffi.new("outrider_draft_shape *", asdict(shape))
-        handle = functions.outrider_drafts_new(decoder.handle, decoder.model, *inner)
-        self._long = ffi.gc(handle, functions.outrider_drafts_free)
+        made = ffi.new("outrider_drafts **")
+        checked(functions.outrider_drafts_new(decoder.handle, decoder.model, *inner, made))
+        self._long = ffi.gc(made[0], functions.outrider_drafts_free)
         self._kept, self._handle = (decoder, pool, decoder.handle), pointer_value(self._long)
         self._start, self._end = brief("outrider_drafts_open"), brief("outrider_drafts_close")
         self._commit, self._rest = brief("outrider_drafts_commit"), brief("outrider_drafts_rest")
@@ -125,12 +128,12 @@ class NativeDrafts:
             "most": most,
         }
         inner = ffi.new("outrider_draft_opening *", opening)
-        self._start(self._handle, pointer_value(inner))
+        checked(self._start(self._handle, pointer_value(inner)))
 
     def commit(self, number: int, length: int, tokens: Sequence[int]) -> None:
         """Appends decided ``tokens`` to a sequence of ``length``; a session of another length ends."""
         ids = ffi.new("int32_t[]", list(tokens))
-        self._commit(self._handle, number, length, pointer_value(ids), len(tokens))
+        checked(self._commit(self._handle, number, length, pointer_value(ids), len(tokens)))
 
     def close(self, number: int) -> None:
         """Ends a session, if there is one of this number."""
@@ -162,17 +165,18 @@ class NativeDrafts:
     def plan(self, least: float = 0.0) -> DraftRun:
         """Plans the next run, which grows no node less likely than ``least``."""
         planned = self._planned
-        self._plan(self._handle, least, self._planned_at)
+        checked(self._plan(self._handle, least, self._planned_at))
         return DraftRun(planned.rows, planned.decided, planned.promised)
 
     def run(self) -> None:
         """Runs the model as last planned. Other threads run meanwhile, unless there is little to do."""
         if self._planned.rows * self._weights <= _BRIEF:
-            self._run_briefly(self._handle)
+            checked(self._run_briefly(self._handle))
         else:
-            self._run_long(self._long)
+            checked(self._run_long(self._long))
 
     def trees(self, most: int) -> list[NativeTree]:
         """The trees that are better than at the last call, of up to ``most`` nodes."""
         self._buffer.reserve(len(self._open), len(self._open) * most)
-        return self._buffer.read(self._write(self._handle, most, self._buffer.out))
+        checked(self._write(self._handle, most, self._buffer.out))
+        return self._buffer.read()

@@ -19,7 +19,40 @@ except ModuleNotFoundError:
     """Types of the header: the same text that the C++ is compiled with. None without cffi: there is no library then."""
 else:
     ffi = cffi.FFI()
-    ffi.cdef(HEADER.read_text())
+    ffi.cdef(HEADER.read_text().replace("OUTRIDER_NOEXCEPT", ""))
+
+
+_ERRORS: dict[str, tuple[type[Exception], str]] = {
+    "OUTRIDER_BAD_ID": (IndexError, "a token id is not in the vocabulary"),
+    "OUTRIDER_BAD_POSITION": (IndexError, "a position is beyond the model's context"),
+    "OUTRIDER_BAD_PAGE": (ValueError, "a sequence names a page that the pool does not have"),
+    "OUTRIDER_BAD_TREE": (ValueError, "a tree has more nodes than a step can walk"),
+    "OUTRIDER_BAD_LOGIT": (ValueError, "a logit is not a number below the limit"),
+    "OUTRIDER_OUT_OF_MEMORY": (MemoryError, "there is no memory left for a call of compiled code"),
+    "OUTRIDER_NO_THREAD": (OSError, "the system starts no further thread for compiled code"),
+    "OUTRIDER_FAILED": (RuntimeError, "a call of compiled code failed"),
+}
+_STATUSES: dict[int, str] = ffi.typeof("outrider_status").elements if ffi else {}
+
+
+def status_name(status: int) -> str:
+    """The header's name of an ``outrider_status``."""
+    return _STATUSES[status]
+
+
+def checked(status: int) -> None:
+    """Raises the error that an ``outrider_status`` stands for; does nothing for ``OUTRIDER_OK``.
+
+    Raises:
+        IndexError: an id or a position is out of range.
+        ValueError: a page, a tree or a logit cannot be used.
+        MemoryError: an allocation failed.
+        OSError: the system starts no further thread.
+        RuntimeError: another error.
+    """
+    if status:
+        error, text = _ERRORS[status_name(status)]
+        raise error(text)
 
 
 class NativeUnavailable(Exception):
@@ -72,6 +105,8 @@ def _ctypes_type(kind: Any) -> Any:
     """The ctypes form of a type of `ffi`; `KeyError` for a type that no brief function has."""
     if kind.kind == "void":
         return None
+    if kind.kind == "enum":
+        return ctypes.c_int
     return ctypes.c_void_p if kind.kind == "pointer" else _NUMBERS[kind.cname]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, Protocol
 
-from outrider.native.library import Library, data_pointer, ffi, pointer_value
+from outrider.native.library import Library, checked, data_pointer, ffi, pointer_value
 from torch import Tensor
 
 
@@ -23,7 +23,9 @@ class PagePool(Protocol):
 
 
 Move = Callable[[PagePool, Sequence[int], Sequence[int]], None]
-"""Moves tokens of a pool: each place (slot) gets the token that was at its source before the call."""
+"""Moves tokens of a pool: each place (slot) gets the token that was at its source before the call.
+
+Moves none and raises `MemoryError` where there is no memory to hold them."""
 
 
 def pool_fields(pool: PagePool) -> dict[str, Any]:
@@ -49,6 +51,6 @@ def move_of(library: Library) -> Move:
     def move(pool: PagePool, sources: Sequence[int], places: Sequence[int]) -> None:
         inner = ffi.new("outrider_pool *", pool_fields(pool))
         slots = ffi.new("int64_t[]", sources), ffi.new("int64_t[]", places)
-        call(pointer_value(inner), len(sources), *map(pointer_value, slots))
+        checked(call(pointer_value(inner), len(sources), *map(pointer_value, slots)))
 
     return move

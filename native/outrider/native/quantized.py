@@ -1,4 +1,4 @@
-"""Weights in fewer than 16 bits: codes, and the numbers that codes stand for."""
+"""Weights in fewer than 16 bits: quants, and the numbers that quants stand for."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _ROWS_AT_ONCE = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class CodeFormat:
-    """What codes stand for: element (n, k) is ``scale * (code - zero) - minimum``.
+class QuantFormat:
+    """What quants stand for: element (n, k) is ``scale * (quant - zero) - minimum``.
 
     Each output feature n and group ``k // group`` of input features has a scale and a minimum.
 
     Attributes:
-        bits: of a code: 4, 5, 6 or 8.
+        bits: of a quant: 4, 5, 6 or 8.
         group: consecutive input features that share a scale: 16, or a multiple of 32.
-        zero: the code of zero where there are no minima.
+        zero: the quant of zero where there are no minima.
         has_minima: whether groups have a minimum; ``zero`` is 0 then.
-        has_units: whether scales and minima are whole multiples of units (see `Codes`).
+        has_units: whether scales and minima are whole multiples of units (see `Quants`).
     """
 
     bits: int
@@ -35,11 +35,11 @@ class CodeFormat:
 
 
 @dataclass(frozen=True, slots=True)
-class Codes:
-    """Codes of some output features.
+class Quants:
+    """Quants of some output features.
 
     Attributes:
-        codes: uint8 [rows, in_features], a code a byte.
+        quants: uint8 [rows, in_features], a quant a byte.
         scales: float32 [rows, in_features / group].
         minima: float32 like ``scales``, or None.
         scale_units: float32 [rows, in_features / UNIT_GROUP], or None. Each scale is its unit times a whole number from
@@ -47,7 +47,7 @@ class Codes:
         minimum_units: the same for minima, times 0 to 255.
     """
 
-    codes: Tensor
+    quants: Tensor
     scales: Tensor
     minima: Tensor | None = None
     scale_units: Tensor | None = None
@@ -56,7 +56,7 @@ class Codes:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Output features in blocks of a GGUF file, whose codes compiled code can read itself.
+    """Output features in blocks of a GGUF file, whose quants compiled code can read itself.
 
     Attributes:
         kind: name of the blocks' type in ggml, as ``Q4_K``.
@@ -79,11 +79,11 @@ class WeightInBlocks(Protocol):
 
 
 class QuantizedWeight(Protocol):
-    """A weight [out_features, in_features] in codes, which it may read from a file when they are asked for."""
+    """A weight [out_features, in_features] in quants, which it may read from a file when they are asked for."""
 
     @property
-    def format(self) -> CodeFormat:
-        """What the codes stand for."""
+    def format(self) -> QuantFormat:
+        """What the quants stand for."""
         ...
 
     @property
@@ -91,33 +91,33 @@ class QuantizedWeight(Protocol):
         """Output and input features."""
         ...
 
-    def codes(self, rows: Tensor) -> Codes:
-        """Codes of the output features ``rows``, int64, in that order."""
+    def quants(self, rows: Tensor) -> Quants:
+        """Quants of the output features ``rows``, int64, in that order."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class CodesInMemory:
-    """A `QuantizedWeight` of codes that are in memory."""
+class QuantsInMemory:
+    """A `QuantizedWeight` of quants that are in memory."""
 
-    format: CodeFormat
-    all: Codes
+    format: QuantFormat
+    all: Quants
 
     @property
     def shape(self) -> tuple[int, int]:
         """Output and input features."""
-        rows, columns = self.all.codes.shape
+        rows, columns = self.all.quants.shape
         return rows, columns
 
-    def codes(self, rows: Tensor) -> Codes:
+    def quants(self, rows: Tensor) -> Quants:
         """See `QuantizedWeight`."""
         own = self.all
 
         def chosen(tensor: Tensor | None) -> Tensor | None:
             return None if tensor is None else tensor[rows]
 
-        return Codes(
-            own.codes[rows],
+        return Quants(
+            own.quants[rows],
             own.scales[rows],
             chosen(own.minima),
             chosen(own.scale_units),
@@ -133,7 +133,7 @@ class Reordered:
     order: Tensor
 
     @property
-    def format(self) -> CodeFormat:
+    def format(self) -> QuantFormat:
         """See `QuantizedWeight`."""
         return self.weight.format
 
@@ -142,9 +142,9 @@ class Reordered:
         """See `QuantizedWeight`."""
         return len(self.order), self.weight.shape[1]
 
-    def codes(self, rows: Tensor) -> Codes:
+    def quants(self, rows: Tensor) -> Quants:
         """See `QuantizedWeight`."""
-        return self.weight.codes(self.order[rows])
+        return self.weight.quants(self.order[rows])
 
     def in_blocks(self, rows: Tensor) -> Blocks | None:
         """See `WeightInBlocks`."""
@@ -157,17 +157,17 @@ def blocks_of(weight: QuantizedWeight, rows: Tensor) -> Blocks | None:
 
 
 def dequantized(weight: QuantizedWeight, dtype: torch.dtype) -> Tensor:
-    """The numbers that the codes stand for, [out_features, in_features] in ``dtype``."""
+    """The numbers that the quants stand for, [out_features, in_features] in ``dtype``."""
     numbers = torch.empty(weight.shape, dtype=dtype)
     for first in range(0, weight.shape[0], _ROWS_AT_ONCE):
         rows = torch.arange(first, min(first + _ROWS_AT_ONCE, weight.shape[0]))
-        numbers[first : first + len(rows)] = _numbers(weight.format, weight.codes(rows)).to(dtype)
+        numbers[first : first + len(rows)] = _numbers(weight.format, weight.quants(rows)).to(dtype)
     return numbers
 
 
-def _numbers(form: CodeFormat, codes: Codes) -> Tensor:
-    groups = codes.codes.view(len(codes.codes), -1, form.group).float() - form.zero
-    groups *= codes.scales.unsqueeze(2)
-    if codes.minima is not None:
-        groups -= codes.minima.unsqueeze(2)
+def _numbers(form: QuantFormat, quants: Quants) -> Tensor:
+    groups = quants.quants.view(len(quants.quants), -1, form.group).float() - form.zero
+    groups *= quants.scales.unsqueeze(2)
+    if quants.minima is not None:
+        groups -= quants.minima.unsqueeze(2)
     return groups.flatten(1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cache
 
-from outrider.native.library import Library, data_pointer, ffi, pointer_value
+from outrider.native.library import Library, checked, data_pointer, ffi, pointer_value, status_name
 from torch import Tensor
 
 Race = Callable[[Tensor, Sequence[int], Sequence[int], Sequence[float]], list[int] | None]
@@ -33,9 +33,13 @@ def race_of(library: Library, greedy_below: float, limit: float) -> Race:
         rows = ffi.new("outrider_race_rows *", (data_pointer(logits), *parts, n, vocabulary))
         tokens = ffi.new("int64_t[]", n)
         if n * vocabulary <= _BRIEF:
-            drawn = short(pointer_value(rows), greedy_below, limit, pointer_value(tokens))
+            status = short(pointer_value(rows), greedy_below, limit, pointer_value(tokens))
         else:
-            drawn = lasting(rows, greedy_below, limit, tokens)
-        return ffi.unpack(tokens, n) if drawn else None
+            status = lasting(rows, greedy_below, limit, tokens)
+        if status and status_name(status) == "OUTRIDER_BAD_LOGIT":
+            return None
+        checked(status)
+        drawn: list[int] = ffi.unpack(tokens, n)
+        return drawn
 
     return race

@@ -7,7 +7,8 @@ from typing import Any, Protocol
 
 from outrider.native.library import ffi
 
-_MOST_NODES = 4096
+MOST_NODES = 4096
+"""The header's OUTRIDER_MOST_NODES."""
 
 
 class SequenceRows(Protocol):
@@ -72,8 +73,8 @@ def sequences_of(batch: Batch) -> tuple[Any, list[Any]]:
     owners: list[Any] = []
     sequences = []
     for rows, first in zip(batch.sequences, batch.starts, strict=True):
-        if rows.parents is not None and rows.nodes > _MOST_NODES:
-            raise ValueError(f"a tree of {rows.nodes} nodes; there may be up to {_MOST_NODES}")
+        if rows.parents is not None and rows.nodes > MOST_NODES:
+            raise ValueError(f"a tree of {rows.nodes} nodes; there may be up to {MOST_NODES}")
         pages = ffi.new("int32_t[]", list(rows.pages))
         parents = ffi.NULL if rows.parents is None else ffi.new("int32_t[]", list(rows.parents))
         owners += pages, parents

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from outrider.native.library import Library, ffi, pointer_value
+from outrider.native.library import Library, checked, ffi, pointer_value
 from outrider.native.trees import NativeTree, TreeBuffer
 
 
@@ -30,6 +30,8 @@ class SuffixShape:
 class NativeSuffixes:
     """Trees for sequences whose tokens have changed. Called from one thread.
 
+    A call that finds no memory raises `MemoryError`, all sessions end, and all answers are forgotten.
+
     Args:
         shape: positive numbers, below 2**31.
         library: the compiled library.
@@ -39,8 +41,9 @@ class NativeSuffixes:
         self._nodes = shape.nodes
         fields = {name: number for name, number in asdict(shape).items() if name != "nodes"}
         functions = library.functions
-        handle = functions.outrider_suffixes_new(ffi.new("outrider_suffix_shape *", fields))
-        self._kept = ffi.gc(handle, functions.outrider_suffixes_free)
+        made = ffi.new("outrider_suffixes **")
+        checked(functions.outrider_suffixes_new(ffi.new("outrider_suffix_shape *", fields), made))
+        self._kept = ffi.gc(made[0], functions.outrider_suffixes_free)
         self._handle = pointer_value(self._kept)
         self._bytes = library.brief_function("outrider_suffixes_bytes")
         self._start, self._end = (
@@ -71,7 +74,7 @@ class NativeSuffixes:
         opening: dict[str, Any] = {"number": number, "tokens": ids, "count": len(tokens), "prompt": prompt}
         opening |= {"tenant": ffi.from_buffer(name), "tenant_size": len(name), "most": self._open[number]}
         inner = ffi.new("outrider_suffix_opening *", opening)
-        self._start(self._handle, pointer_value(inner))
+        checked(self._start(self._handle, pointer_value(inner)))
 
     def commit(self, number: int, tokens: Sequence[int]) -> None:
         """Appends decided ``tokens``; does nothing where there is no such session."""
@@ -85,7 +88,7 @@ class NativeSuffixes:
         if number in self._open:
             self._flush()
             del self._open[number], self._owners[number]
-            self._end(self._handle, number)
+            checked(self._end(self._handle, number))
 
     def forget(self, tenant: str) -> None:
         """Drops the tenant's sessions and answers, and overwrites their memory."""
@@ -93,7 +96,7 @@ class NativeSuffixes:
         for number in [number for number, owner in self._owners.items() if owner == tenant]:
             del self._open[number], self._owners[number]
         name = tenant.encode()
-        self._forget(self._handle, pointer_value(ffi.from_buffer(name)), len(name))
+        checked(self._forget(self._handle, pointer_value(ffi.from_buffer(name)), len(name)))
 
     @property
     def bytes(self) -> int:
@@ -105,7 +108,8 @@ class NativeSuffixes:
         """Reads a bounded number of new tokens; returns the trees of sessions whose tokens have changed."""
         self._flush()
         self._buffer.reserve(len(self._open), sum(self._open.values()))
-        return self._buffer.read(self._write(self._handle, self._buffer.out))
+        checked(self._write(self._handle, self._buffer.out))
+        return self._buffer.read()
 
     def _flush(self) -> None:
         if not self._numbers:
@@ -113,5 +117,5 @@ class NativeSuffixes:
         numbers, counts = ffi.new("int64_t[]", self._numbers), ffi.new("int32_t[]", self._counts)
         tokens, size = ffi.new("int32_t[]", self._tokens), len(self._numbers)
         commits = ffi.new("outrider_suffix_commits *", (numbers, counts, tokens, size))
-        self._commit(self._handle, pointer_value(commits))
         self._numbers, self._counts, self._tokens = [], [], []
+        checked(self._commit(self._handle, pointer_value(commits)))

@@ -36,11 +36,12 @@ class TreeBuffer:
         self._trees = ffi.new("outrider_tree[]", 2 * trees)
         self._tokens, self._parents = (ffi.new("int32_t[]", 2 * nodes) for _ in range(2))
         self._confidences = ffi.new("double[]", 2 * nodes)
-        self._inner = ffi.new("outrider_trees *", (self._trees, self._tokens, self._parents, self._confidences))
+        self._inner = ffi.new("outrider_trees *", (self._trees, self._tokens, self._parents, self._confidences, 0))
         self.out = pointer_value(self._inner)
 
-    def read(self, count: int) -> list[NativeTree]:
-        """The first ``count`` trees."""
+    def read(self) -> list[NativeTree]:
+        """The trees that the library wrote last."""
+        count = self._inner.count
         if not count:
             return []
         last = self._trees[count - 1]

@@ -16,7 +16,7 @@ Variates = Callable[[Tensor, Tensor, int], Tensor]
 @cache
 def variates_of(library: Library) -> Variates:
     """The library's function that computes variates."""
-    call = library.functions.outrider_roll
+    call = library.functions.outrider_variates
 
     def variates(seeds: Tensor, positions: Tensor, vocabulary: int) -> Tensor:
         out = torch.empty(len(positions), vocabulary)

@@ -14,12 +14,12 @@ HEAD_DIMS = (16, 32, 64, 80, 96, 128, 256)
 
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-"""Dtypes of weights that are not in codes."""
+"""Dtypes of weights that are not quantized."""
 MOST_PARTS = 3
 DENSE_BLOCK = 64
-"""Output features of a block of a weight that is not in codes."""
+"""Output features of a block of a weight that is not quantized."""
 STRIP = 16
-"""Output features of a strip of a weight in codes."""
+"""Output features of a strip of a quantized weight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class Projection:
     """Up to `MOST_PARTS` parts, whose results stand side by side."""
 
     parts: tuple[Part, ...]
@@ -39,35 +39,35 @@ class Product:
 
 @dataclass(frozen=True, slots=True)
 class LayerWeights:
-    """Weights of one layer; norms are float32, None where they are folded into the next product or there are none.
+    """Weights of one layer; norms are float32, None where they are folded into the next projection or there are none.
 
     Queries and keys are in the interleaved rotary order of `outrider.kernels.rope_kv_write`; ``qkv`` and ``gate_up``
-    are joined products, ``head_norm`` is [heads + kv_heads, head_dim].
+    are joined projections, ``head_norm`` is [heads + kv_heads, head_dim].
 
     Attributes:
         after_attention: norm of the attention's result.
         after_feed_forward: norm of the feed-forward block's result.
         key_balance: float32 [heads + kv_heads, head_dim], factors of queries and keys behind their norms; None is 1.
         window: latest positions that a row sees, its own included; None is all.
-        turns: complex64 [positions, head_dim / 2], rotary; None is the decoder's.
+        rope: complex64 [positions, head_dim / 2], rotary; None is the decoder's.
         router: in a layer with experts, scores of the experts, in place of ``gate_up`` and ``down``.
-        experts: joined gate and up product and down product of each, read one by one.
+        experts: joined gate and up projection and down projection of each, read one by one.
     """
 
     attention_norm: Tensor | None
-    qkv: Product
+    qkv: Projection
     head_norm: Tensor | None
-    output: Product
+    output: Projection
     feed_forward_norm: Tensor | None
-    gate_up: Product | None
-    down: Product | None
+    gate_up: Projection | None
+    down: Projection | None
     after_attention: Tensor | None = None
     after_feed_forward: Tensor | None = None
     key_balance: Tensor | None = None
     window: int | None = None
-    turns: Tensor | None = None
-    router: Product | None = None
-    experts: Iterable[tuple[Product, Product]] = ()
+    rope: Tensor | None = None
+    router: Projection | None = None
+    experts: Iterable[tuple[Projection, Projection]] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ from outrider.engine.models.llama import LlamaModel, ModelError
 from outrider.engine.models.step_threads import StepThreads
 from outrider.kernels import kv_compact as kv_compact_module
 from outrider.kernels.batch import RaggedBatch, SequenceRows
-from outrider.kernels.kv_codes import reference as kv_codes
 from outrider.kernels.kv_compact import kv_compact
+from outrider.kernels.kv_quant import reference as kv_quant
 from outrider.kernels.philox import cpu, reference
 from outrider.kernels.pool import KvPool
 from outrider.native import compiler, decoder, moves, variates
@@ -229,10 +229,10 @@ def test_codes_and_scales_are_those_of_the_definition(load: Load, dtype: str, si
         chunks(model, pools[-1], ids, [48], range(48 // size))
     plain, coded = pools
     plain.data[0, :, 0] *= _key_factors(model, 0)
-    codes, scales = kv_codes.encode(plain.data[0], torch.int8)
+    quants, scales = kv_quant.quantize(plain.data[0], torch.int8)
     assert coded.scales is not None
     torch.testing.assert_close(coded.scales[0], scales, rtol=1e-5, atol=0)
-    apart = (_unpacked(coded, 0).short() - codes.short()).abs()  # factors come before the rotation, and round there
+    apart = (_unpacked(coded, 0).short() - quants.short()).abs()  # factors come before the rotation, and round there
     assert apart.max() <= 1
     assert apart.float().mean() < 0.001
 
@@ -265,11 +265,11 @@ def test_attention_over_codes_is_that_over_the_values_they_stand_for(load: Load,
     chunks(coded, pool, ids[:50], [50], pages)
     assert pool.scales is not None
     for layer in range(coded.config.layers):
-        values.data[layer] = kv_codes.decode(_unpacked(pool, layer), pool.scales[layer])
+        values.data[layer] = kv_quant.dequantize(_unpacked(pool, layer), pool.scales[layer])
         values.data[layer, :, 0] /= _key_factors(coded, layer)
     parts = [(ids[50:51], SequenceRows(1, 50, pages))]
     got, expected = step(coded, pool, parts)[0], step(plain, values, parts)[0]
-    loose = 0.03 if dtype == "bfloat16" else 0.01  # the new token's own codes
+    loose = 0.03 if dtype == "bfloat16" else 0.01  # the new token's own quants
     torch.testing.assert_close(got, expected, rtol=loose, atol=loose * expected.abs().max().item())
 
 

@@ -9,7 +9,7 @@ import torch
 from outrider.kernels.huge_pages import CHUNK, HUGE, Arena
 from outrider.native.decoder import NativeDecoder
 from outrider.native.library import ffi, library
-from outrider.native.weights import DecoderShape, LayerWeights, Part, Product
+from outrider.native.weights import DecoderShape, LayerWeights, Part, Projection
 from torch import Tensor
 
 from tests.kernels.smaps import grants_huge_pages, mapped_bytes, mapping_at
@@ -18,18 +18,18 @@ _SHAPE = DecoderShape(hidden=48, heads=3, kv_heads=1, head_dim=16, intermediate=
 
 
 def _decoder() -> NativeDecoder:
-    def weight(outputs: int, inputs: int) -> Product:
-        return Product((Part(torch.randn(outputs, inputs), torch.randn(outputs)),))
+    def weight(outputs: int, inputs: int) -> Projection:
+        return Projection((Part(torch.randn(outputs, inputs), torch.randn(outputs)),))
 
     def layer() -> LayerWeights:
-        products = weight(80, 48), weight(48, 48), weight(160, 48), weight(48, 80)
-        return LayerWeights(None, products[0], None, products[1], None, products[2], products[3])
+        projections = weight(80, 48), weight(48, 48), weight(160, 48), weight(48, 80)
+        return LayerWeights(None, projections[0], None, projections[1], None, projections[2], projections[3])
 
-    turns: Tensor = torch.ones(32, 8, dtype=torch.complex64)
+    rope: Tensor = torch.ones(32, 8, dtype=torch.complex64)
     layers = (layer() for _ in range(2))
     embedding, norm, output = torch.randn(67, 48), torch.ones(48), weight(67, 48)
     return NativeDecoder(
-        library(), _SHAPE, torch.float32, embedding, layers, norm, output, turns, threads=1, memory=Arena().take
+        library(), _SHAPE, torch.float32, embedding, layers, norm, output, rope, threads=1, memory=Arena().take
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from outrider.engine.pages.key_balance import key_balance, key_sizes
-from outrider.kernels.kv_codes import reference
+from outrider.kernels.kv_quant import reference
 
 
 def test_pairs_that_are_large_by_their_biases_or_weights_are_divided_by_their_size() -> None:
@@ -39,6 +39,8 @@ def test_evened_keys_keep_more_of_their_small_features() -> None:
     factors = key_balance(key_sizes(torch.eye(32), bias)[None], heads=1)[1]
 
     def lost(values: torch.Tensor) -> float:
-        return (reference.decode(*reference.encode(values, torch.int8)) - values).square().mean(0)[8:].mean().item()
+        return (
+            (reference.dequantize(*reference.quantize(values, torch.int8)) - values).square().mean(0)[8:].mean().item()
+        )
 
     assert lost(keys * factors) < lost(keys) / 100

@@ -1,4 +1,4 @@
-"""Products with the codes of quantized checkpoints, against the numbers that the codes stand for."""
+"""Products with the quants of quantized checkpoints, against the numbers that the quants stand for."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from outrider.kernels.linear import pack_codes, reference, triton
-from outrider.kernels.linear.codes import pack_codes as pack_words
-from outrider.native.quantized import UNIT_GROUP, CodeFormat, Codes, CodesInMemory, dequantized
+from outrider.kernels.linear import pack_quantized, reference, triton
+from outrider.kernels.linear.quantized_packing import pack_quantized as pack_words
+from outrider.native.quantized import UNIT_GROUP, QuantFormat, Quants, QuantsInMemory, dequantized
 from torch import Tensor
 
 from tests.kernels.device import DEVICE, DTYPES, noise, poison, tolerance
@@ -18,47 +18,47 @@ from tests.kernels.device import DEVICE, DTYPES, noise, poison, tolerance
 WHOLE = 0
 """Stands for a group of all input features."""
 FORMATS = {
-    "Q4_0": CodeFormat(4, 32, 8),
-    "4 bits, groups of 96": CodeFormat(4, 96, 8),
-    "4 bits, groups of 256": CodeFormat(4, 256, 8),
-    "4 bits, whole rows": CodeFormat(4, WHOLE, 8),
-    "4 bits with zero points, groups of 64": CodeFormat(4, 64, has_minima=True),
-    "4 bits with zero points, whole rows": CodeFormat(4, WHOLE, has_minima=True),
-    "Q4_1": CodeFormat(4, 32, has_minima=True),
-    "Q4_K": CodeFormat(4, 32, has_minima=True, has_units=True),
-    "Q5_0": CodeFormat(5, 32, 16),
-    "Q5_K": CodeFormat(5, 32, has_minima=True, has_units=True),
-    "Q6_K": CodeFormat(6, 16, 32, has_units=True),
-    "Q8_0": CodeFormat(8, 32, 128),
-    "8 bits, whole rows": CodeFormat(8, WHOLE, 128),
-    "8 bits with zero points, groups of 64": CodeFormat(8, 64, has_minima=True),
-    "8 bits with zero points, whole rows": CodeFormat(8, WHOLE, has_minima=True),
+    "Q4_0": QuantFormat(4, 32, 8),
+    "4 bits, groups of 96": QuantFormat(4, 96, 8),
+    "4 bits, groups of 256": QuantFormat(4, 256, 8),
+    "4 bits, whole rows": QuantFormat(4, WHOLE, 8),
+    "4 bits with zero points, groups of 64": QuantFormat(4, 64, has_minima=True),
+    "4 bits with zero points, whole rows": QuantFormat(4, WHOLE, has_minima=True),
+    "Q4_1": QuantFormat(4, 32, has_minima=True),
+    "Q4_K": QuantFormat(4, 32, has_minima=True, has_units=True),
+    "Q5_0": QuantFormat(5, 32, 16),
+    "Q5_K": QuantFormat(5, 32, has_minima=True, has_units=True),
+    "Q6_K": QuantFormat(6, 16, 32, has_units=True),
+    "Q8_0": QuantFormat(8, 32, 128),
+    "8 bits, whole rows": QuantFormat(8, WHOLE, 128),
+    "8 bits with zero points, groups of 64": QuantFormat(8, 64, has_minima=True),
+    "8 bits with zero points, whole rows": QuantFormat(8, WHOLE, has_minima=True),
 }
 WITH_ZEROS = [name for name in FORMATS if "zero points" in name]
 
 
-def random(name: str, outer: int, groups: int, seed: int = 0) -> CodesInMemory:
-    """Random codes of a format: at least so many groups, and whole units."""
+def random(name: str, outer: int, groups: int, seed: int = 0) -> QuantsInMemory:
+    """Random quants of a format: at least so many groups, and whole units."""
     form = FORMATS[name]
     inner = groups * (UNIT_GROUP if form.has_units else form.group or 32)
     group = form.group or inner
     chance = torch.Generator().manual_seed(seed)
-    codes = torch.randint(2**form.bits, (outer, inner), generator=chance).to(torch.uint8)
-    form = CodeFormat(form.bits, group, form.zero, form.has_minima, form.has_units)
+    quants = torch.randint(2**form.bits, (outer, inner), generator=chance).to(torch.uint8)
+    form = QuantFormat(form.bits, group, form.zero, form.has_minima, form.has_units)
     shape = outer, inner // group
     size = inner**-0.5 / 2 ** (form.bits - 2)
     if form.has_units:
-        return CodesInMemory(form, _in_units(form, codes, size, chance))
+        return QuantsInMemory(form, _in_units(form, quants, size, chance))
     scales = ((torch.rand(shape, generator=chance) + 0.5) * size).half().float()
     scales[0, 0] = 0
     if not form.has_minima:
-        return CodesInMemory(form, Codes(codes, scales))
+        return QuantsInMemory(form, Quants(quants, scales))
     zeros = torch.rand(shape, generator=chance) * (2**form.bits - 1)
-    return CodesInMemory(form, Codes(codes, scales, (zeros.round() if name in WITH_ZEROS else zeros) * scales))
+    return QuantsInMemory(form, Quants(quants, scales, (zeros.round() if name in WITH_ZEROS else zeros) * scales))
 
 
-def _in_units(form: CodeFormat, codes: Tensor, size: float, chance: torch.Generator) -> Codes:
-    rows, inner = codes.shape
+def _in_units(form: QuantFormat, quants: Tensor, size: float, chance: torch.Generator) -> Quants:
+    rows, inner = quants.shape
 
     def of(units: Tensor, least: int, most: int) -> Tensor:
         counts = torch.randint(least, most, (rows, inner // form.group), generator=chance)
@@ -67,8 +67,8 @@ def _in_units(form: CodeFormat, codes: Tensor, size: float, chance: torch.Genera
     units = (torch.rand(2, rows, inner // UNIT_GROUP, generator=chance) * size / 64).half().float()
     units[:, 0] = 0
     if not form.has_minima:
-        return Codes(codes, of(units[0], -128, 128), None, units[0])
-    return Codes(codes, of(units[0], 0, 64), of(units[1], 0, 256), units[0], units[1])
+        return Quants(quants, of(units[0], -128, 128), None, units[0])
+    return Quants(quants, of(units[0], 0, 64), of(units[1], 0, 256), units[0], units[1])
 
 
 def close(out: Tensor, expected: Tensor) -> None:
@@ -161,6 +161,6 @@ def test_a_row_of_nan_stays_alone(name: str) -> None:
 def test_a_cpu_multiplies_by_what_the_codes_stand_for(few_rows: bool, dtype: torch.dtype) -> None:
     weight = random("Q4_1", 40, 3)
     x, bias = torch.randn(5, 96).to(dtype), torch.randn(40).to(dtype)
-    product = pack_codes(weight, bias, dtype, torch.device("cpu"), few_rows=few_rows)(x)
+    product = pack_quantized(weight, bias, dtype, torch.device("cpu"), few_rows=few_rows)(x)
     assert product.dtype == dtype
     close(product, reference.linear(x, dequantized(weight, dtype), bias))

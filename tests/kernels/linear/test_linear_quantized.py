@@ -25,7 +25,7 @@ def random(*shape: int, seed: int = 0) -> Tensor:
 def test_eight_bits_are_off_by_half_a_scale_at_most(seed: int, inner: int, size: float) -> None:
     weight = random(3, inner, seed=seed) * size
     quantized = quantize_int8(weight)
-    assert quantized.codes.abs().max() == 127
+    assert quantized.quants.abs().max() == 127
     assert ((quantized.dequantized() - weight).abs() <= 0.501 * quantized.scales[:, None]).all()
 
 
@@ -50,7 +50,7 @@ def test_four_bits_are_off_by_a_scale_at_most(seed: int, inner: int, shift: floa
 def test_eight_bit_floats_are_off_by_a_sixteenth_of_themselves_or_half_the_smallest_step() -> None:
     weight = random(5, 400)
     quantized = quantize_fp8(weight)
-    assert quantized.codes.float().abs().amax(1).tolist() == [448.0] * 5
+    assert quantized.quants.float().abs().amax(1).tolist() == [448.0] * 5
     error = (quantized.dequantized() - weight).abs()
     assert (error <= (weight.abs() / 16).maximum(quantized.scales[:, None] * 2.0**-10) * 1.001).all()
 

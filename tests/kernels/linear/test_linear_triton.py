@@ -54,37 +54,37 @@ def test_it_multiplies(
 @pytest.mark.parametrize("strict", [False, True])
 def test_eight_bit_floats_multiply_rows_that_are_rounded_too(strict: bool) -> None:
     x, weight = noise(5, 301, dtype=torch.bfloat16), noise(70, 301, seed=1, dtype=torch.bfloat16) / 17
-    codes, scales = triton.rows_to_fp8(x)
+    quants, scales = triton.rows_to_fp8(x)
     bias = noise(70, dtype=torch.bfloat16)
     poison()
     out = triton.linear(x, pack_weight(weight, "fp8"), bias, strict=strict)
-    close(out, reference.linear(codes[:, :301].float() * scales[:, None], stands_for(weight, "fp8"), bias))
+    close(out, reference.linear(quants[:, :301].float() * scales[:, None], stands_for(weight, "fp8"), bias))
     assert triton.linear(x * 0, pack_weight(weight, "fp8")).abs().max() == 0
 
 
 def test_rows_of_eight_bit_floats_are_off_by_half_a_step_at_most() -> None:
     x = noise(4, 2500) * torch.tensor([[1e-6], [1.0], [1e6], [0.0]], device=DEVICE)
     poison()
-    codes, scales = triton.rows_to_fp8(x)
+    quants, scales = triton.rows_to_fp8(x)
     torch.testing.assert_close(scales, x.abs().amax(1).clamp_min(1e-30) / 448)
-    assert codes[:, 2500:].float().abs().max() == 0
-    codes, exact = codes[:, :2500].float(), x / scales[:, None]
+    assert quants[:, 2500:].float().abs().max() == 0
+    quants, exact = quants[:, :2500].float(), x / scales[:, None]
     step = 2.0 ** (exact.abs().clamp_min(2.0**-6).log2().floor() - 3)
-    assert ((codes - exact).abs() <= 0.5001 * step).all()
+    assert ((quants - exact).abs() <= 0.5001 * step).all()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_code_is_unpacked_at_every_place(dtype: torch.dtype) -> None:
-    codes = torch.arange(-127, 129, device=DEVICE)
-    weight = torch.stack([codes.roll(shift).clamp_max(127) for shift in range(5)]).to(dtype)
+    quants = torch.arange(-127, 129, device=DEVICE)
+    weight = torch.stack([quants.roll(shift).clamp_max(127) for shift in range(5)]).to(dtype)
     product = triton.linear(torch.eye(256, device=DEVICE, dtype=dtype), pack_weight(weight, "int8"))
     assert torch.equal(product.T, weight)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_four_bit_code_is_unpacked_with_every_zero_point(dtype: torch.dtype) -> None:
-    codes = torch.arange(256, device=DEVICE) * 7 % 16
-    weight = (codes - torch.arange(16, device=DEVICE)[:, None]).to(dtype)
+    quants = torch.arange(256, device=DEVICE) * 7 % 16
+    weight = (quants - torch.arange(16, device=DEVICE)[:, None]).to(dtype)
     product = triton.linear(torch.eye(256, device=DEVICE, dtype=dtype), pack_weight(weight, "int4"))
     assert torch.equal(product.T, weight)
 

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from outrider.kernels.batch import RaggedBatch, SequenceRows
-from outrider.kernels.kv_codes import reference as kv_codes
+from outrider.kernels.kv_quant import reference as kv_quant
 from outrider.kernels.pool import KvPool
 from outrider.kernels.tree_attention import reference
 from outrider.kernels.tree_attention.tables import Capacity
@@ -155,19 +155,19 @@ def test_half_precision_loses_only_what_its_rounding_takes(dtype: torch.dtype) -
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.float8_e4m3fn])
 def test_keys_and_values_in_eight_bits_are_read_as_what_they_stand_for(dtype: torch.dtype) -> None:
-    """Also next to heads whose scales are a million times smaller, and codes below the least normal number."""
+    """Also next to heads whose scales are a million times smaller, and quants below the least normal number."""
     batch = build(sequence(10, 140, parents=BUSHY))
     pool = filled_pool(batch, dtype=torch.float32)
     sizes = 10.0 ** noise(*pool.data.shape[:-1], seed=5).mul(2).clamp(-6, 2)
-    codes = KvPool(2, 180, 16, 2, 64, dtype, DEVICE)
-    data, scales = kv_codes.encode((pool.data * sizes[..., None]).nan_to_num(), dtype)
-    codes.data.copy_(data)
-    assert codes.scales is not None
-    codes.scales.copy_(scales).masked_fill_(pool.data.isnan().any(-1), float("nan"))
+    quants = KvPool(2, 180, 16, 2, 64, dtype, DEVICE)
+    data, scales = kv_quant.quantize((pool.data * sizes[..., None]).nan_to_num(), dtype)
+    quants.data.copy_(data)
+    assert quants.scales is not None
+    quants.scales.copy_(scales).masked_fill_(pool.data.isnan().any(-1), float("nan"))
     queries = noise(10, 4, 64, seed=9)
-    plan = TritonPlan(batch, codes, 4, torch.float32)
+    plan = TritonPlan(batch, quants, 4, torch.float32)
     plan.queries.copy_(queries * plan.scale)
-    expected = reference.tree_attention(queries, codes, 1, batch, 64**-0.5)
+    expected = reference.tree_attention(queries, quants, 1, batch, 64**-0.5)
     torch.testing.assert_close(plan.attend(1).view(queries.shape).double(), expected, atol=2e-5, rtol=2e-5)
 
 

@@ -21,7 +21,7 @@ class WeightSource(Protocol):
     """The tensors of a model by their Hugging Face names.
 
     Attributes:
-        quantized: whether a tensor is in codes.
+        quantized: whether a tensor is quantized.
     """
 
     quantized: bool

@@ -13,7 +13,7 @@ from outrider.engine.models.checkpoint import WeightSource
 from outrider.engine.models.config import DTYPES, ModelConfig
 from outrider.engine.models.gguf.checkpoint import GgufCheckpoint
 from outrider.engine.models.gguf.header import GgufFile, is_gguf
-from outrider.engine.models.native import native_forward, native_product, native_refusal
+from outrider.engine.models.native import native_forward, native_projection, native_refusal
 from outrider.engine.models.operators.eager import EagerForward
 from outrider.engine.models.proof import prove_invariance
 from outrider.engine.models.quantized import open_checkpoint
@@ -279,7 +279,7 @@ def _forward(
 ) -> Forward:
     parts = (checkpoint, model.config, model.dtype, model.device)
     if native_refusal(*parts[1:], quantization) is None:
-        make = partial(native_product, quantization)
+        make = partial(native_projection, quantization)
         quantized = checkpoint.quantized or quantization is not None
         return native_forward(WeightLoader(*parts, make, quantized=quantized, balances=balances))
     packer = Packer(model.dtype, model.device, strict, quantization)

@@ -17,9 +17,9 @@ from outrider.kernels.backend import choice
 from outrider.kernels.huge_pages import Arena
 from outrider.native.decoder import NativeDecoder
 from outrider.native.library import NativeUnavailable, library
-from outrider.native.packing import has_product
+from outrider.native.packing import has_matmul
 from outrider.native.quantized import QuantizedWeight, dequantized
-from outrider.native.weights import DecoderShape, LayerWeights, Part, Product
+from outrider.native.weights import DecoderShape, LayerWeights, Part, Projection
 from torch import Tensor
 
 
@@ -54,15 +54,15 @@ def _refusal(config: ModelConfig, dtype: torch.dtype, device: torch.device, quan
     return None
 
 
-def native_forward(loader: WeightLoader[Product]) -> NativeDecoder:
+def native_forward(loader: WeightLoader[Projection]) -> NativeDecoder:
     """The compiled decoder with the weights of a checkpoint."""
     config = loader.config
     ropes = {config.rope_of(index) for index in range(config.layers)}
-    turns = {rope: rotary.turns(rope, config.head_dim, config.context_length).squeeze(1) for rope in ropes}
+    tables = {rope: rotary.rope_table(rope, config.head_dim, config.context_length).squeeze(1) for rope in ropes}
     embedding = _compiled(loader.embedding(), None)
-    layers, norm = _layers(loader, turns), loader.norm("model.norm.weight")
+    layers, norm = _layers(loader, tables), loader.norm("model.norm.weight")
     output, threads = loader.output(embedding), torch.get_num_threads()
-    shape, first = _shape(config, loader.dtype), turns[config.rope_of(0)]
+    shape, first = _shape(config, loader.dtype), tables[config.rope_of(0)]
     return NativeDecoder(
         library(), shape, loader.dtype, embedding, layers, norm, output, first, threads, Arena().take
     )  # fmt: skip
@@ -78,26 +78,26 @@ def _quantization_refusal(config: ModelConfig, quantization: str) -> str | None:
     return None
 
 
-def native_product(quantization: str | None, parts: Sequence[Part], inner: bool) -> Product:
-    """A product of the compiled decoder.
+def native_projection(quantization: str | None, parts: Sequence[Part], inner: bool) -> Projection:
+    """A projection of the compiled decoder.
 
-    Weights in codes become bfloat16 if there are no compiled products for their form.
+    Quantized weights become bfloat16 if there are no compiled projections for their form.
 
     Args:
-        quantization: one of `AT_LOAD` for weights of layers that are not in codes, or None.
+        quantization: one of `AT_LOAD` for weights of layers that are not quantized, or None.
         parts: weights and biases.
-        inner: whether a layer owns the product.
+        inner: whether a layer owns the projection.
     """
-    return Product(tuple(Part(_compiled(part.weight, quantization if inner else None), part.bias) for part in parts))
+    return Projection(tuple(Part(_compiled(part.weight, quantization if inner else None), part.bias) for part in parts))
 
 
 def _compiled(weight: Tensor | QuantizedWeight, quantization: str | None) -> Tensor | QuantizedWeight:
     if isinstance(weight, Tensor):
         return weight if quantization is None else codes_at_load(weight, quantization)
-    return weight if has_product(library(), weight) else dequantized(weight, torch.bfloat16)
+    return weight if has_matmul(library(), weight) else dequantized(weight, torch.bfloat16)
 
 
-def _layers(loader: WeightLoader[Product], turns: Mapping[RopeConfig, Tensor]) -> Iterator[LayerWeights]:
+def _layers(loader: WeightLoader[Projection], tables: Mapping[RopeConfig, Tensor]) -> Iterator[LayerWeights]:
     config = loader.config
     for index in range(config.layers):
         name = f"model.layers.{index}"
@@ -111,7 +111,7 @@ def _layers(loader: WeightLoader[Product], turns: Mapping[RopeConfig, Tensor]) -
             "after_attention": after_attention,
             "after_feed_forward": after_feed_forward,
             "window": config.windows[index],
-            "turns": turns[config.rope_of(index)],
+            "rope": tables[config.rope_of(index)],
         }
         if config.experts is None or not config.has_experts(index):
             norm = loader.feed_forward_norm(name)

@@ -1,9 +1,9 @@
-"""Weights that are put into codes when they are loaded, for the compiled decoder."""
+"""Weights that are put into quants when they are loaded, for the compiled decoder."""
 
 from __future__ import annotations
 
 from outrider.kernels.linear import quantize_int4, quantize_int8
-from outrider.native.quantized import CodeFormat, Codes, CodesInMemory, QuantizedWeight
+from outrider.native.quantized import QuantFormat, QuantizedWeight, Quants, QuantsInMemory
 from torch import Tensor
 
 _CHUNK = 32
@@ -13,11 +13,11 @@ AT_LOAD = {"int8": _CHUNK, "int4": _GROUP}
 
 
 def codes_at_load(weight: Tensor, quantization: str) -> QuantizedWeight:
-    """The codes of ``weight``, [out_features, in_features], that products on a GPU have, too."""
+    """The quants of ``weight``, [out_features, in_features], that products on a GPU have, too."""
     if quantization == "int8":
         scaled = quantize_int8(weight)
-        codes = (scaled.codes.short() + 128).byte()
-        return CodesInMemory(CodeFormat(8, weight.shape[1], zero=128), Codes(codes, scaled.scales[:, None]))
+        quants = (scaled.quants.short() + 128).byte()
+        return QuantsInMemory(QuantFormat(8, weight.shape[1], zero=128), Quants(quants, scaled.scales[:, None]))
     grouped = quantize_int4(weight)
     minima = grouped.scales * grouped.zeros
-    return CodesInMemory(CodeFormat(4, _GROUP, has_minima=True), Codes(grouped.codes, grouped.scales, minima))
+    return QuantsInMemory(QuantFormat(4, _GROUP, has_minima=True), Quants(grouped.quants, grouped.scales, minima))

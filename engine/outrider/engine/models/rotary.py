@@ -13,14 +13,14 @@ _AT_ONCE = 4096
 
 
 def frequencies(rope: RopeConfig, head_dim: int) -> Tensor:
-    """Radians per position of each pair that is turned, float32."""
-    turned = rope.turned(head_dim)
-    exponents = torch.arange(0, turned, 2, dtype=torch.int64).to(torch.float32) / turned
+    """Radians per position of each pair that is rotated, float32."""
+    rotated = rope.rotated(head_dim)
+    exponents = torch.arange(0, rotated, 2, dtype=torch.int64).to(torch.float32) / rotated
     plain = 1.0 / (rope.theta**exponents)
     if rope.kind == "linear":
         return plain / rope.factor
     if rope.kind == "yarn":
-        return _yarn(plain, rope, turned)
+        return _yarn(plain, rope, rotated)
     return _llama3(plain, rope) if rope.kind == "llama3" else plain
 
 
@@ -35,45 +35,45 @@ def _llama3(plain: Tensor, rope: RopeConfig) -> Tensor:
     return torch.where(is_between, between, scaled)
 
 
-def _yarn(plain: Tensor, rope: RopeConfig, turned: int) -> Tensor:
-    """YaRN's scaling: keeps pairs of many turns, divides those of few by the factor, with a ramp between them."""
-    first, last = _pair_of(rope.beta_fast, rope, turned), _pair_of(rope.beta_slow, rope, turned)
+def _yarn(plain: Tensor, rope: RopeConfig, rotated: int) -> Tensor:
+    """YaRN's scaling: keeps pairs of many rotations, divides those of few by the factor, with a ramp between them."""
+    first, last = _pair_of(rope.beta_fast, rope, rotated), _pair_of(rope.beta_slow, rope, rotated)
     if rope.truncate:
         first, last = math.floor(first), math.ceil(last)
-    first, last = max(first, 0), min(last, turned - 1)
-    ramp = (torch.arange(turned // 2, dtype=torch.float32) - first) / (last - first if last != first else 0.001)
+    first, last = max(first, 0), min(last, rotated - 1)
+    ramp = (torch.arange(rotated // 2, dtype=torch.float32) - first) / (last - first if last != first else 0.001)
     divided = ramp.clamp(0, 1)
     return plain / rope.factor * divided + plain * (1 - divided)
 
 
-def _pair_of(turns: float, rope: RopeConfig, turned: int) -> float:
-    """The pair that makes so many turns within the original length, as a fraction of pairs."""
-    return turned * math.log(rope.original_length / (turns * 2 * math.pi)) / (2 * math.log(rope.theta))
+def _pair_of(rotations: float, rope: RopeConfig, rotated: int) -> float:
+    """The pair that makes so many rotations within the original length, as a fraction of pairs."""
+    return rotated * math.log(rope.original_length / (rotations * 2 * math.pi)) / (2 * math.log(rope.theta))
 
 
-def turns(rope: RopeConfig, head_dim: int, positions: int) -> Tensor:
+def rope_table(rope: RopeConfig, head_dim: int, positions: int) -> Tensor:
     """Rotations ``exp(i * position * frequency)``, complex64 [positions, 1, head_dim / 2].
 
-    Angles are float32, as in training; their cosines and sines are computed in float64. Rotations of turned pairs are
-    times the attention factor; pairs that are not turned have 1.
+    Angles are float32, as in training; their cosines and sines are computed in float64. Rotations of rotated pairs are
+    times the attention factor; pairs that are not rotated have 1.
     """
     per_position = frequencies(rope, head_dim)
     table = torch.ones(positions, 1, head_dim // 2, dtype=torch.complex64)
-    turned = table[:, 0, : len(per_position)]
-    for rows, steps in zip(torch.split(turned, _AT_ONCE), torch.split(torch.arange(positions), _AT_ONCE), strict=True):
+    rotated = table[:, 0, : len(per_position)]
+    for rows, steps in zip(torch.split(rotated, _AT_ONCE), torch.split(torch.arange(positions), _AT_ONCE), strict=True):
         angles = torch.outer(steps.float(), per_position).double()
         rows.copy_(torch.polar(torch.full_like(angles, rope.attention_factor), angles))
     return table
 
 
-def interleave(rows: Tensor, head_dim: int, turned: int | None = None) -> Tensor:
-    """Reorders rows [heads * head_dim, ...] of a checkpoint from pairs (i, i + turned / 2) to (2i, 2i + 1).
+def interleave(rows: Tensor, head_dim: int, rotated: int | None = None) -> Tensor:
+    """Reorders rows [heads * head_dim, ...] of a checkpoint from pairs (i, i + rotated / 2) to (2i, 2i + 1).
 
-    ``turned`` is how many of a head's rows form pairs, from the first on; None is all. The others keep their places.
+    ``rotated`` is how many of a head's rows form pairs, from the first on; None is all. The others keep their places.
     """
-    turned = turned or head_dim
+    rotated = rotated or head_dim
     heads = rows.reshape(-1, head_dim, *rows.shape[1:])
-    pairs = heads[:, :turned].reshape(-1, 2, turned // 2, *rows.shape[1:]).transpose(1, 2)
-    if turned == head_dim:
+    pairs = heads[:, :rotated].reshape(-1, 2, rotated // 2, *rows.shape[1:]).transpose(1, 2)
+    if rotated == head_dim:
         return pairs.reshape(rows.shape)
-    return torch.cat([pairs.reshape(-1, turned, *rows.shape[1:]), heads[:, turned:]], dim=1).reshape(rows.shape)
+    return torch.cat([pairs.reshape(-1, rotated, *rows.shape[1:]), heads[:, rotated:]], dim=1).reshape(rows.shape)

@@ -11,8 +11,8 @@ from outrider.engine.errors import ModelError
 from outrider.engine.models.checkpoint import WeightSource
 from outrider.engine.models.config import ModelConfig
 from outrider.engine.models.families.experts import Experts
-from outrider.engine.models.operators.coded_linear import coded_linear
 from outrider.engine.models.operators.expert_weights import ExpertNames, expert_weights
+from outrider.engine.models.operators.quantized_linear import quantized_linear
 from outrider.engine.models.rotary import interleave
 from outrider.engine.pages.key_balance import key_balance, key_sizes
 from outrider.kernels.backend import takes_triton
@@ -27,27 +27,27 @@ _EMBEDDING, _OUTPUT = "model.embed_tokens.weight", "lm_head.weight"
 
 
 class Maker(Protocol[P]):
-    """Makes a product."""
+    """Makes a projection."""
 
     def __call__(self, parts: Sequence[Part], inner: bool) -> P:
-        """The product of ``parts``, whose results stand side by side; ``inner`` where a layer owns it."""
+        """The projection of ``parts``, whose results stand side by side; ``inner`` where a layer owns it."""
         ...
 
 
 class WeightLoader(Generic[P]):
     """Takes weights from a checkpoint by their Hugging Face names.
 
-    Folds a norm's weight into the columns of the next product if the product is in float32. In fewer bits, folding
-    would round the product's weights once more, so the norm keeps its weight.
+    Folds a norm's weight into the columns of the next projection if that is in float32. In fewer bits, folding would
+    round the projection's weights once more, so the norm keeps its weight.
 
     Attributes:
         config: configuration of the model.
-        dtype: dtype of the loaded weights, except those in codes.
+        dtype: dtype of the loaded weights, except quantized ones.
         device: device of the loaded weights.
 
     Args:
-        make: makes a product.
-        quantized: whether the checkpoint has weights in codes.
+        make: makes a projection.
+        quantized: whether the checkpoint has quantized weights.
         balances: whether `key_balance` evens out keys.
     """
 
@@ -70,7 +70,7 @@ class WeightLoader(Generic[P]):
         self._folds, self._balances = dtype == torch.float32 and not quantized, balances
 
     def embedding(self) -> Tensor | QuantizedWeight:
-        """The embedding, [vocab_size, hidden_size] in ``dtype`` or in codes."""
+        """The embedding, [vocab_size, hidden_size] in ``dtype`` or quantized."""
         name = _OUTPUT if self.config.tie and not self._checkpoint.has(_EMBEDDING) else _EMBEDDING
         table = self._take(name, self.config.vocab_size, self.config.hidden_size)
         return table.to(self.device, self.dtype, copy=True) if isinstance(table, Tensor) else table
@@ -80,7 +80,7 @@ class WeightLoader(Generic[P]):
         return self._norm(name, self.config.hidden_size).to(self.device)
 
     def attention_norm(self, layer: str) -> Tensor | None:
-        """The weight of the norm before attention, float32 [hidden_size]; None if folded into the next product."""
+        """The weight of the norm before attention, float32 [hidden_size]; None if folded into the next projection."""
         return None if self._folds else self.norm(_attention_norm(layer))
 
     def feed_forward_norm(self, layer: str, *, folds: bool = True) -> Tensor | None:
@@ -95,18 +95,18 @@ class WeightLoader(Generic[P]):
         return self.norm(attention), self.norm(feed_forward)
 
     def qkv(self, layer: str) -> P:
-        """The product of queries, keys and values of all heads."""
+        """The projection of queries, keys and values of all heads."""
         config = self.config
         parts = []
-        for name, heads, turned in (
+        for name, heads, rotated in (
             ("q", config.heads, True),
             ("k", config.kv_heads, True),
             ("v", config.kv_heads, False),
         ):
             rows = heads * config.head_dim
             part = self._part(f"{layer}.self_attn.{name}_proj", rows, config.hidden_size, bias=config.attention_bias)
-            parts.append(self._turned(part) if turned else part)
-        return self._product(parts, _attention_norm(layer))
+            parts.append(self._rotated(part) if rotated else part)
+        return self._projection(parts, _attention_norm(layer))
 
     def head_norm(self, layer: str) -> Tensor | None:
         """Norm weights of queries and keys, float32 [heads + kv_heads, head_dim]; None without such norms."""
@@ -127,45 +127,45 @@ class WeightLoader(Generic[P]):
         if (norm := self.head_norm(layer)) is not None:
             return key_balance(norm[config.heads :].cpu().abs(), config.heads).to(self.device)
         rows, bias = config.kv_heads * config.head_dim, config.attention_bias
-        part = self._turned(self._part(f"{layer}.self_attn.k_proj", rows, config.hidden_size, bias=bias))
+        part = self._rotated(self._part(f"{layer}.self_attn.k_proj", rows, config.hidden_size, bias=bias))
         sizes = key_sizes(_dense(part.weight).float() * self.norm(_attention_norm(layer)).cpu(), part.bias)
         return key_balance(sizes.view(config.kv_heads, -1), config.heads).to(self.device)
 
     def attention_output(self, layer: str) -> P:
-        """The product from the heads to the hidden size."""
+        """The projection from the heads to the hidden size."""
         config = self.config
         shape = (config.hidden_size, config.heads * config.head_dim)
-        return self._product([self._part(f"{layer}.self_attn.o_proj", *shape, bias=config.output_bias)])
+        return self._projection([self._part(f"{layer}.self_attn.o_proj", *shape, bias=config.output_bias)])
 
     def gate_up(self, layer: str) -> P:
-        """The joined gate and up product of the feed-forward block."""
+        """The joined gate and up projection of the feed-forward block."""
         config = self.config
         shape, biased = (config.intermediate_size, config.hidden_size), config.feed_forward_bias
         parts = [self._part(f"{layer}.mlp.{name}_proj", *shape, bias=biased) for name in ("gate", "up")]
-        return self._product(parts, self._feed_forward_norm(layer))
+        return self._projection(parts, self._feed_forward_norm(layer))
 
     def down(self, layer: str) -> P:
-        """The product from the feed-forward block to the hidden size."""
+        """The projection from the feed-forward block to the hidden size."""
         config = self.config
         shape = (config.hidden_size, config.intermediate_size)
-        return self._product([self._part(f"{layer}.mlp.down_proj", *shape, bias=config.feed_forward_bias)])
+        return self._projection([self._part(f"{layer}.mlp.down_proj", *shape, bias=config.feed_forward_bias)])
 
     def router(self, names: ExpertNames, experts: Experts) -> P:
-        """The product from the hidden size to the experts' scores, in float32."""
+        """The projection from the hidden size to the experts' scores, in float32."""
         weight = self._take(names.router, experts.count, self.config.hidden_size)
         return self._make([Part(_dense(weight).to(self.device, torch.float32))], False)
 
     def experts(self, names: ExpertNames, experts: Experts) -> Iterator[tuple[P, P]]:
-        """The joined gate and up product of each expert, and its down product."""
+        """The joined gate and up projection of each expert, and its down projection."""
         for gate, up, down in expert_weights(names, self._checkpoint, experts, self.config.hidden_size):
-            yield self._product([Part(gate), Part(up)]), self._product([Part(down)])
+            yield self._projection([Part(gate), Part(up)]), self._projection([Part(down)])
 
     def expert_names(self, layer: str) -> ExpertNames:
         """The names of the tensors of a layer's experts."""
         return ExpertNames.of(layer, self._checkpoint)
 
     def output(self, embedding: Tensor | QuantizedWeight) -> P:
-        """The product from the hidden size to the vocabulary; the embedding if the model is tied and has no other.
+        """The projection from the hidden size to the vocabulary; the embedding if the model is tied and has no other.
 
         Some configurations say that a model is tied though its checkpoint has another output layer: the checkpoint is
         right. An equal one is the embedding once more, which takes no memory of its own.
@@ -187,24 +187,24 @@ class WeightLoader(Generic[P]):
         return f"{layer}.{before}_layernorm.weight"
 
     def _interleaved(self, rows: Tensor) -> Tensor:
-        return interleave(rows, self.config.head_dim, self.config.rope.turned(self.config.head_dim))
+        return interleave(rows, self.config.head_dim, self.config.rope.rotated(self.config.head_dim))
 
     def _vector(self, name: str, size: int) -> Tensor:
         vector = self._take(name, size)
         if not isinstance(vector, Tensor):
-            raise ModelError(f"{name} is in codes; a vector must be in 16 or 32 bits")
+            raise ModelError(f"{name} is quantized; a vector must be in 16 or 32 bits")
         return vector
 
     def _part(self, name: str, out: int, inner: int, *, bias: bool) -> Part:
         return Part(self._take(f"{name}.weight", out, inner), self._vector(f"{name}.bias", out) if bias else None)
 
-    def _turned(self, part: Part) -> Part:
+    def _rotated(self, part: Part) -> Part:
         """The part with its output features in the order that rotations need."""
         order = self._interleaved(torch.arange(part.weight.shape[0]))
         weight = part.weight[order] if isinstance(part.weight, Tensor) else Reordered(part.weight, order)
         return Part(weight, None if part.bias is None else part.bias[order])
 
-    def _product(self, parts: list[Part], norm: str | None = None) -> P:
+    def _projection(self, parts: list[Part], norm: str | None = None) -> P:
         if norm is not None and self._folds:
             by = self._norm(norm, self.config.hidden_size)
             parts = [Part(_dense(part.weight).float() * by, part.bias) for part in parts]
@@ -227,7 +227,7 @@ def _equal(one: Tensor | QuantizedWeight, other: Tensor | QuantizedWeight) -> bo
 
 
 def _joined(parts: list[Part]) -> list[Part]:
-    """One part if no weight is in codes; else the parts as they are."""
+    """One part if no weight is quantized; else the parts as they are."""
     weights = [part.weight for part in parts if isinstance(part.weight, Tensor)]
     if len(weights) < len(parts):
         return parts
@@ -245,10 +245,10 @@ def _attention_norm(layer: str) -> str:
 
 
 class Packer:
-    """Makes products for steps that run an operator at a time. On CPUs weights in codes become numbers.
+    """Makes projections for steps that run an operator at a time. On CPUs quantized weights become numbers.
 
     Attributes:
-        quantization: quantization of the layers' products.
+        quantization: quantization of the layers' projections.
     """
 
     def __init__(
@@ -259,9 +259,9 @@ class Packer:
         self._row_ranges: dict[tuple[int, int, torch.dtype, Quantization | None], RowRange] = {}
 
     def __call__(self, parts: Sequence[Part], inner: bool) -> Linear:
-        """The fastest form of a product; in strict mode, among forms whose rows do not depend on each other."""
+        """The fastest form of a projection; in strict mode, among forms whose rows do not depend on each other."""
         if takes_triton(self._device) and not all(isinstance(part.weight, Tensor) for part in parts):
-            return coded_linear(parts, self._dtype, self._device, few_rows=not self._strict)
+            return quantized_linear(parts, self._dtype, self._device, few_rows=not self._strict)
         dense = [Part(_dense(part.weight, self._dtype).to(self._device), part.bias) for part in parts]
         (part,) = _joined(dense)
         assert isinstance(part.weight, Tensor)

@@ -14,7 +14,7 @@ KV_DTYPES = {
     "int8": torch.int8,
     "fp8": torch.float8_e4m3fn,
 }
-"""By name; int8 and fp8 are codes with a scale for each head of a token (`outrider.kernels.kv_codes`)."""
+"""By name; int8 and fp8 are quants with a scale for each head of a token (`outrider.kernels.kv_quant`)."""
 
 
 def chosen_kv_dtype(name: str, allowed: Sequence[torch.dtype]) -> torch.dtype:

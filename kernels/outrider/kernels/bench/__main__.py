@@ -1,8 +1,8 @@
 """Measures kernels: ``python -m outrider.kernels.bench [--cpu] [--shapes ...] [--out DIR]``.
 
 On a GPU, each op at each shape and step beside torch, and as a share of the rates of a large copy and a large matrix
-product in the same run. Without one, the least times on ``--device-model``. With ``--cpu``, attention and matrix
-products of the first shape on this CPU beside torch's, in turns.
+matmul in the same run. Without one, the least times on ``--device-model``. With ``--cpu``, attention and
+matmuls of the first shape on this CPU beside torch's, alternately.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from outrider.kernels.shapes import SHAPES, names
 from outrider.native.share import cores
 from rich.console import Console
 
-_MEASURED = [name for name, shape in SHAPES.items() if shape.codes is None]
+_MEASURED = [name for name, shape in SHAPES.items() if shape.quants is None]
 _CPU_SHAPES = ["pocket"]
 _GPU_SHAPES = ["llama-3.1-8b", "llama-3.1-8b-int8", "llama-3.1-8b-int4", "qwen3-32b-fp8"]
 _CPU_ROWS = [1, 4, 8, 16, 32]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from outrider.kernels.batch import RaggedBatch, SequenceRows, Tree
 from outrider.kernels.bench.cases import Case, Step
-from outrider.kernels.kv_codes import CODES
+from outrider.kernels.kv_quant import LARGEST_QUANT
 from outrider.kernels.pool import KvPool
 from outrider.kernels.tree_attention.triton import TritonPlan
 from torch import Tensor
@@ -25,7 +25,7 @@ def plan(case: Case, device: torch.device) -> tuple[TritonPlan, KvPool]:
     shape, step = case.shape, case.step
     pages = -(-(step.context + step.nodes) // shape.page_size)
     pool = KvPool(1, step.sequences * pages, shape.page_size, shape.kv_heads, shape.head_dim, shape.kv_dtype, device)
-    if shape.kv_dtype in CODES:
+    if shape.kv_dtype in LARGEST_QUANT:
         pool.data.copy_(torch.randint(-3, 4, pool.data.shape, device=device).float())
     else:
         pool.data.normal_()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
-from outrider.kernels.kv_codes import CODES
+from outrider.kernels.kv_quant import LARGEST_QUANT
 from outrider.kernels.shapes import ModelShape
 
 MOVED = 4
@@ -60,7 +60,7 @@ class Work:
 
     Attributes:
         moved: bytes read from and written to memory, each once.
-        flops: of its matrix products, counting a product and a sum as two; 0 without products.
+        flops: of its matmuls, counting a multiply-add as two; 0 without matmuls.
         factors: dtype of the factors.
     """
 
@@ -113,14 +113,14 @@ def cases(shapes: Iterable[ModelShape], steps: Iterable[Step]) -> Iterator[Case]
 
 
 def weight_bytes(shape: ModelShape, name: str) -> float:
-    """Bytes of one element of a product's weight; four bits have a scale and a zero point for each 128."""
+    """Bytes of one element of a matmul's weight; four bits have a scale and a zero point for each 128."""
     sizes = {None: float(shape.dtype.itemsize), "int8": 1.0, "fp8": 1.0, "int4": 0.5 + 2 * shape.dtype.itemsize / 128}
     return sizes[None if name == "logits" else shape.quantization]
 
 
 def token_bytes(shape: ModelShape) -> int:
     """Bytes of one token's keys and values in one layer, scales included."""
-    scale = 4 if shape.kv_dtype in CODES else 0
+    scale = 4 if shape.kv_dtype in LARGEST_QUANT else 0
     return 2 * shape.kv_heads * (shape.head_dim * shape.kv_dtype.itemsize + scale)
 
 
@@ -139,8 +139,8 @@ def _rms_norm(shape: ModelShape, step: Step) -> Parts:
 @_op
 def _rope_kv_write(shape: ModelShape, step: Step) -> Parts:
     queries = shape.heads * shape.head_dim * shape.dtype.itemsize
-    turns = 2 * shape.head_dim * torch.float32.itemsize
-    yield "", Work(step.rows * (shape.qkv * shape.dtype.itemsize + turns + queries + token_bytes(shape)))
+    rope = 2 * shape.head_dim * torch.float32.itemsize
+    yield "", Work(step.rows * (shape.qkv * shape.dtype.itemsize + rope + queries + token_bytes(shape)))
 
 
 @_op
@@ -156,7 +156,7 @@ def _swiglu(shape: ModelShape, step: Step) -> Parts:
 
 @_op
 def _linear(shape: ModelShape, step: Step) -> Parts:
-    for name, (outputs, inputs) in shape.products.items():
+    for name, (outputs, inputs) in shape.matmuls.items():
         rows = step.rows * (outputs + inputs) * shape.dtype.itemsize
         moved = int(outputs * inputs * weight_bytes(shape, name)) + rows
         eight = shape.quantization == "fp8" and name != "logits"

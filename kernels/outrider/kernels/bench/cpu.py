@@ -1,4 +1,4 @@
-"""Times the CPU's linear and tree_attention beside torch's own, in turns, so that other work falls on both."""
+"""Times the CPU's linear and tree_attention beside torch's own, alternately, so that other work falls on both."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Pair = tuple[Sequence[Run], Sequence[Run]]
 
 @dataclass(frozen=True, slots=True)
 class CpuTiming:
-    """A measured product or attention.
+    """A measured matmul or attention.
 
     Attributes:
         op: the measured op.
@@ -46,14 +46,14 @@ class CpuTiming:
 
 
 def measure(shape: ModelShape, rows: Sequence[int], context: int) -> Iterator[CpuTiming]:
-    """Every product of ``shape`` in float32 and its own dtype, and attention behind ``context`` tokens in float32.
+    """Every matmul of ``shape`` in float32 and its own dtype, and attention behind ``context`` tokens in float32.
 
     As in a model's step, each layer has weights and pages of its own; times are of one layer.
     """
     with torch.inference_mode():
         for count in rows:
             for dtype in dict.fromkeys((torch.float32, shape.dtype)):
-                for name, (outputs, inputs) in shape.products.items():
+                for name, (outputs, inputs) in shape.matmuls.items():
                     layers = 1 if name == "logits" else shape.layers
                     op = f"linear {name} {str(dtype).removeprefix('torch.')}"
                     yield _timing(op, count, *linear(outputs, inputs, dtype, count, layers))
@@ -61,7 +61,7 @@ def measure(shape: ModelShape, rows: Sequence[int], context: int) -> Iterator[Cp
 
 
 def linear(outputs: int, inputs: int, dtype: torch.dtype, rows: int, layers: int) -> Pair:
-    """A product with each layer's weight, ours and torch's."""
+    """A matmul with each layer's weight, ours and torch's."""
     generator = torch.Generator().manual_seed(0)
     weights = [torch.randn(outputs, inputs, generator=generator).to(dtype) for _ in range(layers)]
     packed = [pack(weight, few_rows=True) for weight in weights]
@@ -101,8 +101,8 @@ def _mask(tree: Tree, rows: int, context: int) -> Tensor:
 
 def _timing(op: str, rows: int, ours: Sequence[Run], theirs: Sequence[Run]) -> CpuTiming:
     rounds = max(1, int(_TURN_S / _seconds(ours, 3) / len(ours)))
-    turns = [(_seconds(ours, rounds), _seconds(theirs, rounds)) for _ in range(_REPEATS)]
-    first, second = (statistics.quantiles(column)[0] for column in zip(*turns, strict=True))
+    times = [(_seconds(ours, rounds), _seconds(theirs, rounds)) for _ in range(_REPEATS)]
+    first, second = (statistics.quantiles(column)[0] for column in zip(*times, strict=True))
     return CpuTiming(op, rows, first, second)
 
 

@@ -41,7 +41,7 @@ def goals(timings: Iterable[Timing], most: Ceiling) -> Iterator[Goal]:
     timings = [timing for timing in timings if timing.case.strict]
     figures = {
         ("attention's share of a copy's bandwidth, from 8k tokens on", 0.8, True): _attention(timings, most),
-        ("a product of 64 rows over one of 1", 1.15, False): _tall(timings),
+        ("a matmul of 64 rows over one of 1", 1.15, False): _tall(timings),
         ("a draw over reading its logits", 2.0, False): _draws(timings, most),
         **{
             (f"{name} over plain weights at one row", gain, True): _gain(timings, name) for name, gain in _GAINS.items()
@@ -65,8 +65,8 @@ def _attention(timings: list[Timing], most: Ceiling) -> Figures:
 
 
 def _tall(timings: list[Timing]) -> Figures:
-    ones = _products(timings, 1)
-    for key, timing in _products(timings, _TREE).items():
+    ones = _matmuls(timings, 1)
+    for key, timing in _matmuls(timings, _TREE).items():
         if key in ones:
             yield timing.seconds / ones[key].seconds, _name(timing)
 
@@ -78,14 +78,14 @@ def _draws(timings: list[Timing], most: Ceiling) -> Figures:
 
 
 def _gain(timings: list[Timing], quantization: str) -> Figures:
-    ones = _products(timings, 1)
+    ones = _matmuls(timings, 1)
     for (shape, part), timing in ones.items():
         plain = ones.get((shape.removesuffix(f"-{quantization}"), part))
         if plain is not None and timing.case.shape.quantization == quantization and part != "logits":
             yield plain.seconds / timing.seconds, _name(timing)
 
 
-def _products(timings: list[Timing], rows: int) -> dict[tuple[str, str], Timing]:
+def _matmuls(timings: list[Timing], rows: int) -> dict[tuple[str, str], Timing]:
     return {(t.case.shape.name, t.case.part): t for t in timings if t.case.op == "linear" and t.case.step.rows == rows}
 
 

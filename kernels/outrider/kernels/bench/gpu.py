@@ -28,7 +28,7 @@ class Ceiling:
 
     Attributes:
         bandwidth: of a large copy, bytes read and written a second.
-        flops: of large matrix products, a second, by dtype.
+        flops: of large matmuls, a second, by dtype.
     """
 
     bandwidth: float
@@ -66,7 +66,7 @@ class Gauge:
         compiled: whether torch's compiler compiles torch's implementations.
         cold: bytes that a round touches (see `_COLD_BYTES`).
         copied: bytes of the large copy.
-        matrix: rows and columns of the factors of the large product.
+        matrix: rows and columns of the factors of the large matmul.
     """
 
     device: torch.device
@@ -81,7 +81,7 @@ class Gauge:
         buffers = torch.empty(2, self.copied, dtype=torch.uint8, device=self.device)
         bandwidth = 2 * self.copied / self.timer([partial(buffers[0].copy_, buffers[1])])
         del buffers
-        return Ceiling(bandwidth, {dtype: self._product_rate(dtype) for dtype in set(dtypes)})
+        return Ceiling(bandwidth, {dtype: self._matmul_rate(dtype) for dtype in set(dtypes)})
 
     def measure(self, cases: Iterable[Case], most: Ceiling) -> Iterator[Timing]:
         """Times every case that has a pair."""
@@ -105,7 +105,7 @@ class Gauge:
         function = torch.compile(pairs[0].theirs, dynamic=False) if fuses else pairs[0].theirs
         return [partial(function, *pair.inputs) for pair in pairs]
 
-    def _product_rate(self, dtype: torch.dtype) -> float:
+    def _matmul_rate(self, dtype: torch.dtype) -> float:
         side = self.matrix
         left, right = (torch.randn(side, side, device=self.device).to(dtype) for _ in range(2))
         if dtype == torch.float8_e4m3fn:

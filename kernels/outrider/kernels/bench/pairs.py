@@ -93,13 +93,13 @@ def _rope_kv_write(case: Case, device: torch.device) -> Pair:
     shape, rows = case.shape, case.step.rows
     qkv, (pages, slots) = _noise(case, device, rows, shape.qkv), _slots(case, device)
     angles = torch.rand(rows, 1, shape.head_dim // 2, device=device) * 9
-    turns = torch.polar(torch.ones_like(angles), angles)
+    rope = torch.polar(torch.ones_like(angles), angles)
     pool = KvPool(1, pages, shape.page_size, shape.kv_heads, shape.head_dim, shape.kv_dtype, device)
     plain = torch.zeros(pool.data.shape[1], 2, shape.kv_heads, shape.head_dim, dtype=shape.dtype, device=device)
     queries = torch.empty(rows, shape.heads, shape.head_dim, dtype=shape.dtype, device=device)
 
     def ours() -> Tensor:
-        rope_kv_write.rope_kv_write(qkv, turns, turns, queries, pool, 0, slots)
+        rope_kv_write.rope_kv_write(qkv, rope, rope, queries, pool, 0, slots)
         return queries
 
     return Pair(ours, _torch_rope_kv_write, (qkv, angles.cos(), angles.sin(), plain, slots))
@@ -108,12 +108,12 @@ def _rope_kv_write(case: Case, device: torch.device) -> Pair:
 def _torch_rope_kv_write(qkv: Tensor, cos: Tensor, sin: Tensor, plain: Tensor, slots: Tensor) -> Tensor:
     kv_heads, head_dim = plain.shape[2:]
     queries, keys, values = qkv.view(len(qkv), -1, head_dim).tensor_split((-2 * kv_heads, -kv_heads), 1)
-    turning = torch.cat([queries, keys], 1).float()
-    even, odd = turning[..., 0::2], turning[..., 1::2]
-    turned = torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1).flatten(2).to(qkv.dtype)
-    plain[slots, 0] = turned[:, -kv_heads:]
+    rotating = torch.cat([queries, keys], 1).float()
+    even, odd = rotating[..., 0::2], rotating[..., 1::2]
+    rotated = torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1).flatten(2).to(qkv.dtype)
+    plain[slots, 0] = rotated[:, -kv_heads:]
     plain[slots, 1] = values
-    return turned[:, :-kv_heads].contiguous()
+    return rotated[:, :-kv_heads].contiguous()
 
 
 @_pair
@@ -155,7 +155,7 @@ def _torch_swiglu(gate_up: Tensor) -> Tensor:
 
 @_pair
 def _linear(case: Case, device: torch.device) -> Pair:
-    outputs, inputs = case.shape.products[case.part]
+    outputs, inputs = case.shape.matmuls[case.part]
     x, weight = _noise(case, device, case.step.rows, inputs), _noise(case, device, outputs, inputs)
     quantization = None if case.part == "logits" else case.shape.quantization
     ours = pack_weight(weight, quantization)

@@ -15,7 +15,7 @@ class Device:
     Attributes:
         name: of the GPU.
         bandwidth: of its memory, bytes a second.
-        flops: of dense matrix products, a second, by dtype of the factors.
+        flops: of dense matmuls, a second, by dtype of the factors.
         source: document with the figures.
     """
 
@@ -50,7 +50,7 @@ class Prediction:
 
     Attributes:
         seconds: the least time.
-        bound: ``memory`` or ``products``, whichever takes longer.
+        bound: ``memory`` or ``matmuls``, whichever takes longer.
     """
 
     seconds: float
@@ -58,7 +58,7 @@ class Prediction:
 
 
 def predict(case: Case, device: Device) -> Prediction:
-    """The longer of the times to move the case's bytes and to compute its products."""
+    """The longer of the times to move the case's bytes and to compute its matmuls."""
     moving = case.work.moved / device.bandwidth
     multiplying = case.work.flops / device.flops[case.work.factors]
-    return Prediction(moving, "memory") if moving >= multiplying else Prediction(multiplying, "products")
+    return Prediction(moving, "memory") if moving >= multiplying else Prediction(multiplying, "matmuls")

@@ -88,7 +88,7 @@ def predicted(cases: Iterable[Case], name: str, device: Device) -> Section:
 def measured(timings: Iterable[Timing], gpu: str, most: Ceiling) -> Section:
     """Times on the GPU at hand, as shares of its measured ceiling."""
     rates = ", ".join(f"{str(dtype)[6:]} {rate / 1e12:.0f} TFLOP/s" for dtype, rate in most.flops.items())
-    title = f"Kernels on {gpu}: copies {most.bandwidth / 1e12:.2f} TB/s, products in {rates}"
+    title = f"Kernels on {gpu}: copies {most.bandwidth / 1e12:.2f} TB/s, matmuls in {rates}"
     timings = list(timings)
     facts = {"copy_bytes_a_second": most.bandwidth, "bars": [asdict(goal) for goal in goals.goals(timings, most)]}
     section = Section("gpu", title, "share of the ceiling", 1.0, facts)

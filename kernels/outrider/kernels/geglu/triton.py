@@ -23,6 +23,7 @@ def _geglu(gate_up, out, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
     gate = tl.load(gate_up + row * 2 * WIDTH + column, inside, other=0.0).to(tl.float32)
     up = tl.load(gate_up + row * 2 * WIDTH + WIDTH + column, inside, other=0.0).to(tl.float32)
     slope = _SLOPE * (gate + _CUBIC * gate * gate * gate)
+    # exp of minus the magnitude, at most 1: the logistic function without overflow for gates of either sign.
     decay = tl.exp(-tl.abs(slope))
     share = tl.where(slope >= 0, 1.0, decay) / (1 + decay)
     tl.store(out + row * WIDTH + column, gate * share * up, inside)

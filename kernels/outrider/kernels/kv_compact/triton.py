@@ -17,6 +17,8 @@ _BLOCK = 64
 def _kv_compact(
     data, offsets, sources, places, pool_slots, WIDTH: tl.constexpr, MOST_MOVES: tl.constexpr, BLOCK: tl.constexpr
 ):
+    # One program: all moves of a sequence, for BLOCK columns of one layer, [MOST_MOVES, BLOCK] in registers. Reading
+    # all before writing any is what lets a slot be the source of one move and the place of another.
     sequence, layer = tl.program_id(0), tl.program_id(1).to(tl.int64)
     first, end = tl.load(offsets + sequence), tl.load(offsets + sequence + 1)
     tl.device_assert((first <= end) & (end - first <= MOST_MOVES), "a sequence has too many moves")

@@ -1,4 +1,4 @@
-"""linear: products with a weight that is packed once, and optionally quantized, for few rows."""
+"""linear: matmuls with a weight that is packed once, and optionally quantized, for few rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
     "Quantization",
     "ScaledWeight",
     "pack",
-    "pack_codes",
+    "pack_quantized",
     "quantize_fp8",
     "quantize_int4",
     "quantize_int8",
@@ -50,7 +50,7 @@ def pack(
         bias: [out_features].
         few_rows: whether few rows may be computed in another way than many, with other last bits.
         quantization: ``int8`` (a scale for each output feature), ``int4`` (a scale and a zero point for each output
-            feature and 128 input features), ``fp8`` (e4m3, as the rows of each product are too, with a scale for each
+            feature and 128 input features), ``fp8`` (e4m3, as its rows are too, with a scale for each
             row; on GPUs that multiply it), or None.
 
     Raises:
@@ -63,7 +63,7 @@ def pack(
     return cpu.pack(weight, bias, quantization, few_rows=few_rows)
 
 
-def pack_codes(
+def pack_quantized(
     weight: QuantizedWeight,
     bias: Tensor | None,
     dtype: torch.dtype,
@@ -71,18 +71,18 @@ def pack_codes(
     *,
     few_rows: bool = False,
 ) -> Linear:
-    """The quickest form of a weight whose codes are given, on ``device``.
+    """The quickest form of a weight whose quants are given, on ``device``.
 
-    With Triton, codes stay as they are, in words of four or eight bits each. Elsewhere the weight is what the codes
+    With Triton, quants stay as they are, in words of four or eight bits each. Elsewhere the weight is what the quants
     stand for, rounded to ``dtype``.
 
     Args:
-        weight: codes of [out_features, in_features].
+        weight: quants of [out_features, in_features].
         bias: [out_features] on ``device``, in ``dtype``.
-        dtype: of the rows and of the product: float32, bfloat16 or float16.
+        dtype: of the rows and of the result: float32, bfloat16 or float16.
         device: of the weight.
         few_rows: as for `pack`.
     """
     if takes_triton(device):
-        return gpu.pack_codes(weight, bias, dtype, device, strict=not few_rows)
-    return cpu.pack_codes(weight, bias, dtype, device, few_rows=few_rows)
+        return gpu.pack_quantized(weight, bias, dtype, device, strict=not few_rows)
+    return cpu.pack_quantized(weight, bias, dtype, device, few_rows=few_rows)

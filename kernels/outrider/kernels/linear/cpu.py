@@ -1,6 +1,6 @@
-"""linear on CPU: oneDNN's packed weights, which few-row products read about twice as fast as plain ones.
+"""linear on CPU: oneDNN's packed weights, which few-row matmuls read about twice as fast as plain ones.
 
-Products with quantized weights are torch's own, which take twice as long for two rows as for one.
+Matmuls with quantized weights are torch's own, which take twice as long for two rows as for one.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _COPIED_BELOW = 2**20
 """Elements of a weight up to which a second copy is kept for few rows."""
 _TIMED_ROWS = (1, 2, 4, 8, 16, 32, 64)
 _INT8_COLUMNS = 64
-"""Input features of a vector: torch's product of eight-bit codes needs a multiple."""
+"""Input features of a vector: torch's matmul of eight-bit quants needs a multiple."""
 _INT4_ROWS = 16
-"""Output features of torch's blocks of four-bit codes."""
+"""Output features of torch's blocks of four-bit quants."""
 
 
 class Linear(Protocol):
@@ -63,8 +63,8 @@ class PackedLinear:
 
     def __call__(self, x: Tensor) -> Tensor:
         """[n, out_features]."""
-        product: Tensor = self._linear(x, self._weight, self._bias, "none", (), "")
-        return product
+        matmul: Tensor = self._linear(x, self._weight, self._bias, "none", (), "")
+        return matmul
 
 
 class FewRowsLinear:
@@ -84,7 +84,7 @@ class FewRowsLinear:
 
 @cache
 def _few_rows(in_features: int, out_features: int, threads: int) -> int:
-    """Rows up to which a float32 product is quicker on this machine with the transposed weight."""
+    """Rows up to which a float32 matmul is quicker on this machine with the transposed weight."""
     weight = torch.randn(out_features, in_features)
     packed, transposed = PackedLinear(weight, None), weight.T.contiguous()
     few = 0
@@ -96,36 +96,36 @@ def _few_rows(in_features: int, out_features: int, threads: int) -> int:
     return few
 
 
-def _least_time(product: Callable[[], Tensor], rounds: int = 15) -> float:
+def _least_time(matmul: Callable[[], Tensor], rounds: int = 15) -> float:
     times = []
     for _ in range(rounds):
         start = time.perf_counter()
-        product()
+        matmul()
         times.append(time.perf_counter() - start)
     return min(times)
 
 
 class Int8Linear:
-    """Eight-bit codes. Products are quicker than with the plain weight only for a single row of bfloat16."""
+    """Eight-bit quants. Matmuls are quicker than with the plain weight only for a single row of bfloat16."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self.out_features, self.in_features = weight.shape
         self.dtype = weight.dtype
         quantized = quantize_int8(weight)
         self._filling = -self.in_features % _INT8_COLUMNS
-        self._codes = torch.nn.functional.pad(quantized.codes, (0, self._filling))
+        self._quants = torch.nn.functional.pad(quantized.quants, (0, self._filling))
         self._scales = quantized.scales.to(weight.dtype)
         self._bias = bias
 
     def __call__(self, x: Tensor) -> Tensor:
         """[n, out_features]."""
         filled = torch.nn.functional.pad(x, (0, self._filling)) if self._filling else x
-        product: Tensor = torch.ops.aten._weight_int8pack_mm(filled, self._codes, self._scales)
-        return product if self._bias is None else product + self._bias
+        matmul: Tensor = torch.ops.aten._weight_int8pack_mm(filled, self._quants, self._scales)
+        return matmul if self._bias is None else matmul + self._bias
 
 
 class Int4Linear:
-    """Four-bit codes, in the blocks that torch reads, padded where a side is no multiple of a block."""
+    """Four-bit quants, in the blocks that torch reads, padded where a side is no multiple of a block."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self.out_features, self.in_features = weight.shape
@@ -133,9 +133,9 @@ class Int4Linear:
         self._bias = bias
         quantized = quantize_int4(weight)
         rows = -self.out_features % _INT4_ROWS
-        codes = torch.nn.functional.pad(quantized.codes, (0, 0, 0, rows)).int()
-        self._filling = codes.shape[1] - self.in_features
-        self._codes = torch.ops.aten._convert_weight_to_int4pack_for_cpu(codes, 1)
+        quants = torch.nn.functional.pad(quantized.quants, (0, 0, 0, rows)).int()
+        self._filling = quants.shape[1] - self.in_features
+        self._quants = torch.ops.aten._convert_weight_to_int4pack_for_cpu(quants, 1)
         offsets = (8 - quantized.zeros.float()) * quantized.scales
         pairs = torch.stack([quantized.scales.T, offsets.T], dim=-1)
         self._scales = torch.nn.functional.pad(pairs, (0, 0, 0, rows)).to(weight.dtype)
@@ -143,9 +143,9 @@ class Int4Linear:
     def __call__(self, x: Tensor) -> Tensor:
         """[n, out_features]."""
         filled = torch.nn.functional.pad(x, (0, self._filling)) if self._filling else x
-        product: Tensor = torch.ops.aten._weight_int4pack_mm_for_cpu(filled, self._codes, GROUP, self._scales)
-        product = product[:, : self.out_features].contiguous()
-        return product if self._bias is None else product + self._bias
+        matmul: Tensor = torch.ops.aten._weight_int4pack_mm_for_cpu(filled, self._quants, GROUP, self._scales)
+        matmul = matmul[:, : self.out_features].contiguous()
+        return matmul if self._bias is None else matmul + self._bias
 
 
 def pack(
@@ -161,10 +161,10 @@ def pack(
     return PackedLinear(weight, bias)
 
 
-def pack_codes(
+def pack_quantized(
     weight: QuantizedWeight, bias: Tensor | None, dtype: torch.dtype, device: torch.device, *, few_rows: bool
 ) -> Linear:
-    """See `outrider.kernels.linear.pack_codes`: the numbers that the codes stand for, in ``dtype``."""
+    """See `outrider.kernels.linear.pack_quantized`: the numbers that the quants stand for, in ``dtype``."""
     return pack(dequantized(weight, dtype).to(device), bias, few_rows=few_rows)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from outrider.kernels.linear import codes
+from outrider.kernels.linear import quantized_packing
 from outrider.kernels.linear.packed_weight import PackedWeight, pack_weight
 from outrider.kernels.linear.quantize import Quantization
 from outrider.native.quantized import QuantizedWeight
@@ -44,8 +44,8 @@ def pack(weight: Tensor, bias: Tensor | None, quantization: Quantization | None,
     return GpuLinear(pack_weight(weight, quantization), bias, strict=strict)
 
 
-def pack_codes(
+def pack_quantized(
     weight: QuantizedWeight, bias: Tensor | None, dtype: torch.dtype, device: torch.device, *, strict: bool
 ) -> GpuLinear:
-    """See `outrider.kernels.linear.pack_codes`."""
-    return GpuLinear(codes.pack_codes(weight, dtype, device), bias, strict=strict)
+    """See `outrider.kernels.linear.pack_quantized`."""
+    return GpuLinear(quantized_packing.pack_quantized(weight, dtype, device), bias, strict=strict)

@@ -1,9 +1,9 @@
 """Weights in the layout that the Triton kernel reads.
 
-Codes of at most eight bits are packed in 16-bit words. Two neighbouring words in one register thus hold two
-neighbouring elements of a product's operand at each code's place, and unpacking needs no exchange between threads
+Quants of at most eight bits are packed in 16-bit words. Two neighbouring words in one register thus hold two
+neighbouring elements of an operand at each quant's place, and unpacking needs no exchange between threads
 (Kim et al. 2022, "Who says elephants can't run", unpack so for another layout). Of a block of ``parts * span`` input
-features, with ``parts`` codes a word, word j holds features ``j``, ``j + span``, and so on, the first in the lowest
+features, with ``parts`` quants a word, word j holds features ``j``, ``j + span``, and so on, the first in the lowest
 bits.
 """
 
@@ -37,9 +37,9 @@ class PackedWeight:
     Attributes:
         words: [out_features, in_features] in ``dtype``, or float8_e4m3fn filled to a multiple of `FP8_COLUMNS`, or
             int16 [out_features, blocks * span]. Eight bits have a sign, four bits have none.
-        parts: codes a word.
+        parts: quants a word.
         in_features: of the weight.
-        dtype: of the rows that it multiplies and of the product.
+        dtype: of the rows that it multiplies and of the result.
         scales: None, or float32 [out_features], or [groups, out_features] in ``dtype``, float32, or 8-bit integers.
         zeros: for four bits ``-(MAGIC + zero point)``: [groups, out_features] in ``dtype``, or one number.
         span: input features that have the same place in the words of a block.
@@ -73,36 +73,36 @@ class PackedWeight:
 
 
 def pack_weight(weight: Tensor, quantization: Quantization | None) -> PackedWeight:
-    """Quantizes and packs [out_features, in_features]; products have the dtype of ``weight``."""
+    """Quantizes and packs [out_features, in_features]; results have the dtype of ``weight``."""
     if quantization == "int8":
         return pack_int8(quantize_int8(weight), weight.dtype)
     if quantization == "int4":
         return pack_int4(quantize_int4(weight), weight.dtype)
     if quantization == "fp8":
         scaled = quantize_fp8(weight)
-        codes = torch.nn.functional.pad(scaled.codes.view(torch.uint8), (0, -weight.shape[1] % FP8_COLUMNS))
-        return PackedWeight(codes.view(torch.float8_e4m3fn), 1, weight.shape[1], weight.dtype, scaled.scales)
+        quants = torch.nn.functional.pad(scaled.quants.view(torch.uint8), (0, -weight.shape[1] % FP8_COLUMNS))
+        return PackedWeight(quants.view(torch.float8_e4m3fn), 1, weight.shape[1], weight.dtype, scaled.scales)
     return PackedWeight(weight.contiguous(), 1, weight.shape[1], weight.dtype)
 
 
 def pack_int8(weight: ScaledWeight, dtype: torch.dtype) -> PackedWeight:
-    """Two codes a word."""
-    in_features = weight.codes.shape[1]
-    codes = torch.nn.functional.pad(weight.codes.view(torch.uint8), (0, -in_features % GROUP))
-    return PackedWeight(words_of(codes, 2, GROUP // 2), 2, in_features, dtype, weight.scales, span=GROUP // 2)
+    """Two quants a word."""
+    in_features = weight.quants.shape[1]
+    quants = torch.nn.functional.pad(weight.quants.view(torch.uint8), (0, -in_features % GROUP))
+    return PackedWeight(words_of(quants, 2, GROUP // 2), 2, in_features, dtype, weight.scales, span=GROUP // 2)
 
 
 def pack_int4(weight: GroupedWeight, dtype: torch.dtype) -> PackedWeight:
-    """Four codes a word."""
+    """Four quants a word."""
     scales = weight.scales.T.to(dtype).contiguous()
     zeros = weight.zeros.T.float().add(MAGIC[dtype]).neg().to(dtype).contiguous()
-    words = words_of(weight.codes, 4, GROUP // 4)
+    words = words_of(weight.quants, 4, GROUP // 4)
     return PackedWeight(words, 4, weight.in_features, dtype, scales, zeros, span=GROUP // 4, group=GROUP)
 
 
-def words_of(codes: Tensor, parts: int, span: int) -> Tensor:
+def words_of(quants: Tensor, parts: int, span: int) -> Tensor:
     """Uint8 [n, blocks * parts * span] of 16 / parts bits each as int16 [n, blocks * span]."""
-    blocks = codes.view(len(codes), -1, parts, span)
+    blocks = quants.view(len(quants), -1, parts, span)
     words = blocks[:, :, 0].to(torch.int32)
     for part in range(1, parts):
         words |= blocks[:, :, part].to(torch.int32) << part * (16 // parts)

@@ -7,5 +7,5 @@ from torch import Tensor
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """``x @ weight.T + bias`` of [n, in], [out, in] and [out] in float32: [n, out]."""
-    product = x.float() @ weight.float().T
-    return product if bias is None else product + bias.float()
+    matmul = x.float() @ weight.float().T
+    return matmul if bias is None else matmul + bias.float()

@@ -1,4 +1,4 @@
-"""Divides a product between programs, such that the number of rows shows in no bit."""
+"""Divides a matmul between programs, such that the number of rows shows in no bit."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def tile_of(weight: PackedWeight, rows: int, *, strict: bool) -> Tile:
     """The tile for ``rows`` rows.
 
     In strict mode a row has the same bits in all tiles of a weight. They differ in their rows, their warps, and in who
-    adds the shares: tensor cores add an output's products in the same order whatever the tile's rows are (measured on
+    adds the shares: tensor cores add an output's terms in the same order whatever the tile's rows are (measured on
     an H100). What divides the input features depends on the weight alone.
     """
     aligned = weight.in_features % 16 == 0 and weight.out_features % 16 == 0

@@ -1,8 +1,8 @@
 """linear as Triton kernels: the weight is the left operand, unpacked in the registers that the tensor cores read.
 
 ``out.T = weight @ x.T``, so that the many output features fill the long side of the matrix instructions and the rows
-the short one. Few rows, where their number may show in the bits, are one launch, in whose programs the warps take
-turns along the input features. In all other products an output's sum has one order, whatever the tile is. Where the
+the short one. Few rows, where their number may show in the bits, are one launch, in whose programs the warps share
+the input features (SLICES). In all other matmuls an output's sum has one order, whatever the tile is. Where the
 output features alone make too few programs for few rows, the input features are divided into shares, whose sums are
 added in order: by a second launch, or, where rows make enough programs, by the program that computes all of them.
 """
@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import triton
 import triton.language as tl
-from outrider.kernels.launch import INTERPRETED, Config, launch, product_dtype
+from outrider.kernels.launch import INTERPRETED, Config, dot_dtype, launch
 from outrider.kernels.linear.packed_weight import FP8_COLUMNS, MAGIC, PackedWeight
 from outrider.kernels.linear.quantize import FP8_LARGEST
 from outrider.kernels.linear.tiling import Tile, tile_of
@@ -32,7 +32,7 @@ _KINDS = {
     torch.float8_e4m3fn: tl.float8e4nv,
 }
 _FP8_SUM = 128
-"""Products of eight-bit floats that Hopper adds in fewer than 24 bits before it adds them to a sum in float32."""
+"""Terms of eight-bit floats that Hopper adds in fewer than 24 bits before it adds them to a sum in float32."""
 
 
 @triton.jit
@@ -57,26 +57,39 @@ def _share_of_sums(
     SPLITS: tl.constexpr, ASM: tl.constexpr, MAGIC: tl.constexpr, KIND: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """The sums of a tile over one split's share of the input features, [COLUMNS, ROWS]."""
+    # STEP: input features that one block of words holds. BLOCKS: blocks of an output feature. LINE: words between two
+    # output features. TOGETHER: parts of a block that share a group's scale, and so one sum before it is scaled.
+    # SHARE: blocks of one split, a whole number of slices.
     STEP: tl.constexpr = WORDS * PARTS
     BLOCKS: tl.constexpr = (K + STEP - 1) // STEP
     LINE: tl.constexpr = K if PARTS == 1 else BLOCKS * WORDS
     TOGETHER: tl.constexpr = 1 if GROUP == 0 else PARTS if GROUP % STEP == 0 else 1 if STEP % GROUP else GROUP // WORDS
     SHARE: tl.constexpr = ((BLOCKS + SLICES - 1) // SLICES + SPLITS - 1) // SPLITS * SLICES
+    # Lanes beyond the last output feature read that one again, so that the weight's loads need no mask; the store
+    # drops them.
     line = tl.minimum(column, outer - 1)
     place = tl.arange(0, WORDS)
     total = tl.zeros([COLUMNS, ROWS] if SLICES == 1 else [SLICES, COLUMNS, ROWS], tl.float32)
     first = split * SHARE
     for block in range(first, tl.minimum(first + SHARE, BLOCKS), SLICES):
-        turn = block if SLICES == 1 else block + tl.arange(0, SLICES)
-        at = offsets_of(turn * WORDS, line * LINE, place, SLICES)
+        # With SLICES (few rows) a block is three-dimensional: each warp multiplies another step of the input features,
+        # and the sums of all slices are added once, behind the loop. The tile is too small to be shared otherwise.
+        step = block if SLICES == 1 else block + tl.arange(0, SLICES)
+        at = offsets_of(step * WORDS, line * LINE, place, SLICES)
+        # Three loads, since a mask costs registers: none where the features fill all blocks, features for plain
+        # weights, and whole blocks for packed words, whose padding is zero already.
         if K % (STEP * SLICES) == 0:
             word = tl.load(words + at)
         elif PARTS == 1:
-            word = tl.load(words + at, offsets_of(turn * WORDS, line * 0, place, SLICES) < K, other=0.0)
+            word = tl.load(words + at, offsets_of(step * WORDS, line * 0, place, SLICES) < K, other=0.0)
         else:
-            word = tl.load(words + at, offsets_of(turn, line * 0, place * 0, SLICES) < BLOCKS, other=0)
-        used = turn < BLOCKS
+            word = tl.load(words + at, offsets_of(step, line * 0, place * 0, SLICES) < BLOCKS, other=0)
+        used = step < BLOCKS
+        # One word holds PARTS quants, whose features lie WORDS apart: part i of all words is one [COLUMNS, WORDS]
+        # operand, with neighbouring features in neighbouring lanes, as the tensor cores want it.
         for i in tl.static_range(PARTS):
+            # One scale for an output feature: it multiplies the total at the end. Scales of groups multiply the sum of
+            # each group, which therefore begins anew; a zero point or a minimum is read once a group.
             if GROUP == 0:
                 zero = word
                 part = total
@@ -86,29 +99,31 @@ def _share_of_sums(
                 if PARTS == 2:
                     zero = word
                 elif ZERO is None:
-                    zero = per_line(zeros, group_index(turn, i, WORDS, PARTS, GROUP) * outer, line, used, SLICES)
+                    zero = per_line(zeros, group_index(step, i, WORDS, PARTS, GROUP) * outer, line, used, SLICES)
                 else:
                     zero = tl.full([1, 1] if SLICES == 1 else [1, 1, 1], ZERO, KIND)
-            inside = offsets_of(turn * 0, row, place * 0, SLICES) < rows
+            inside = offsets_of(step * 0, row, place * 0, SLICES) < rows
             if K % (STEP * SLICES) != 0:
-                inside &= offsets_of(turn * STEP + i * WORDS, row * 0, place, SLICES) < K
-            at = offsets_of(turn * STEP + i * WORDS, row * K, place, SLICES)
+                inside &= offsets_of(step * STEP + i * WORDS, row * 0, place, SLICES) < K
+            at = offsets_of(step * STEP + i * WORDS, row * K, place, SLICES)
             inputs = tl.load(x + at, inside, other=0.0).to(KIND)
             inputs = inputs.T if SLICES == 1 else tl.permute(inputs, (0, 2, 1))
-            code = numbers_at(word, zero, inputs, i, PARTS, ASM, MAGIC)
-            part = tl.dot(code, inputs, part, input_precision="ieee", max_num_imprecise_acc=EXACT)
+            quant = numbers_at(word, zero, inputs, i, PARTS, ASM, MAGIC)
+            part = tl.dot(quant, inputs, part, input_precision="ieee", max_num_imprecise_acc=EXACT)
             if MINIMA:
+                # scale * sum(quant * x) - minimum * sum(x): the minimum needs the sum of the inputs alone, in the same
+                # order.
                 sums += tl.sum(inputs.to(tl.float32), 0 if SLICES == 1 else 1, keep_dims=True)
             if GROUP == 0:
                 total = part
             elif i % TOGETHER == TOGETHER - 1:
                 scale = of_group(
-                    scales, scale_units, turn, outer, line, used, i, WORDS, PARTS, GROUP, UNIT, SLICES
+                    scales, scale_units, step, outer, line, used, i, WORDS, PARTS, GROUP, UNIT, SLICES
                 )  # fmt: skip
                 total = total + part * scale
                 if MINIMA:
                     minimum = of_group(
-                        minima, minimum_units, turn, outer, line, used, i, WORDS, PARTS, GROUP, UNIT, SLICES
+                        minima, minimum_units, step, outer, line, used, i, WORDS, PARTS, GROUP, UNIT, SLICES
                     )  # fmt: skip
                     total -= sums * minimum
     if SLICES > 1:
@@ -117,7 +132,7 @@ def _share_of_sums(
 
 
 @triton.jit(do_not_specialize=["rows", "outer"])
-def _product(
+def _matmul(
     x, words, scales, zeros, minima, scale_units, minimum_units, row_scales, bias, out, rows, outer,
     K: tl.constexpr, PARTS: tl.constexpr, GROUP: tl.constexpr, ZERO: tl.constexpr, MINIMA: tl.constexpr,
     UNIT: tl.constexpr, SCALED: tl.constexpr, BIASED: tl.constexpr, ROWS: tl.constexpr,
@@ -125,6 +140,8 @@ def _product(
     ASM: tl.constexpr, MAGIC: tl.constexpr, KIND: tl.constexpr, EXACT: tl.constexpr, ALIGNED: tl.constexpr,
 ):  # fmt: skip
     """A tile of ``weight @ x.T``; one split's share of its sums where other programs have the other splits."""
+    # Tells the compiler that 16 divides the width, which it may not assume of an argument that it does not specialize
+    # on: rows of the result are then stored in whole vectors.
     outer = tl.cast(outer, tl.int64) // ALIGNED * ALIGNED
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     column = tl.program_id(1).to(tl.int64) * COLUMNS + tl.arange(0, COLUMNS)
@@ -132,6 +149,8 @@ def _product(
         x, words, scales, zeros, minima, scale_units, minimum_units, rows, outer, row, column, tl.program_id(2),
         K, PARTS, GROUP, ZERO, MINIMA, UNIT, ROWS, COLUMNS, SLICES, WORDS, SPLITS, ASM, MAGIC, KIND, EXACT,
     )  # fmt: skip
+    # Many rows make enough programs: one computes all splits of its tile, one after the other, and adds them in the
+    # order in which `_add_shares` would. So a row has the same bits with a second launch and without one.
     if JOINED:
         for split in range(1, SPLITS):
             total += _share_of_sums(
@@ -153,6 +172,8 @@ def _add_shares(
     SCALED: tl.constexpr, BIASED: tl.constexpr, SPLITS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Adds the splits' shares, first to last."""
+    # A program holds BLOCK output features of one row. The loop is unrolled: the order of the sum is the order of the
+    # text.
     row = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = column < outer
@@ -164,12 +185,14 @@ def _add_shares(
 
 
 @triton.jit
-def _to_fp8(x, codes, scales, LARGEST: tl.constexpr, K: tl.constexpr, LINE: tl.constexpr, BLOCK: tl.constexpr):
+def _to_fp8(x, quants, scales, LARGEST: tl.constexpr, K: tl.constexpr, LINE: tl.constexpr, BLOCK: tl.constexpr):
     """A row divided by its largest magnitude, times e4m3's largest number, with zeros beyond its end.
 
     Each value is rounded to e4m3's four bits, or to its smallest step, by adding and subtracting a large number.
     """
     row = tl.program_id(0).to(tl.int64)
+    # One program a row, in two passes over it: the first finds the largest magnitude, which the second divides by. The
+    # row is read from the cache the second time; it may be too wide for registers.
     most = tl.zeros([BLOCK], tl.float32)
     for start in range(0, K, BLOCK):
         k = start + tl.arange(0, BLOCK)
@@ -182,7 +205,7 @@ def _to_fp8(x, codes, scales, LARGEST: tl.constexpr, K: tl.constexpr, LINE: tl.c
         exponent = (value.to(tl.int32, bitcast=True) >> 23) & 255
         tail = ((tl.maximum(exponent, 121) + 20) << 23 | 1 << 22).to(tl.float32, bitcast=True)
         value = (value + tail) - tail
-        tl.store(codes + row * LINE + k, value.to(codes.dtype.element_ty), k < LINE)
+        tl.store(quants + row * LINE + k, value.to(quants.dtype.element_ty), k < LINE)
 
 
 def linear(x: Tensor, weight: PackedWeight, bias: Tensor | None = None, *, strict: bool = True) -> Tensor:
@@ -193,7 +216,7 @@ def linear(x: Tensor, weight: PackedWeight, bias: Tensor | None = None, *, stric
         weight: packed, on the device of ``x``.
         bias: [out_features].
         strict: whether a row's bits must not depend on the number of rows. Without it, few rows are quicker, and more
-            than 64 of an unquantized weight are torch's own product.
+            than 64 of an unquantized weight are torch's own matmul.
 
     Returns:
         [n, out_features].
@@ -229,7 +252,7 @@ def _tiles(x: Tensor, weight: PackedWeight, bias: Tensor | None, out: Tensor, ti
     grid = (triton.cdiv(rows, tile.rows), triton.cdiv(outer, tile.columns), 1 if joined else tile.splits)
     scaled = 0 if weight.scales is None or weight.group else 2 if weight.fp8 else 1
     constants = {"SCALED": scaled, "BIASED": bias is not None, "SPLITS": tile.splits}
-    launch(_product, grid, args, constants | _layout(weight, tile), tile.config)
+    launch(_matmul, grid, args, constants | _layout(weight, tile), tile.config)
     if not joined:
         blocks = (rows, triton.cdiv(outer, 1024))
         launch(_add_shares, blocks, {"shares": shares, "out": out, **finish}, constants | {"BLOCK": 1024}, Config())
@@ -250,23 +273,23 @@ def _layout(weight: PackedWeight, tile: Tile) -> dict[str, Any]:
         "JOINED": tile.joined,
         "ASM": None if INTERPRETED else UNPACK.get((weight.parts, weight.dtype)),
         "MAGIC": MAGIC[weight.dtype],
-        "KIND": _KINDS[product_dtype(weight.words.dtype if weight.fp8 else weight.dtype)],
+        "KIND": _KINDS[dot_dtype(weight.words.dtype if weight.fp8 else weight.dtype)],
         "ALIGNED": 16 if weight.out_features % 16 == 0 else 1,
         "EXACT": _FP8_SUM if weight.fp8 else None,
     }
 
 
 def rows_to_fp8(x: Tensor) -> tuple[Tensor, Tensor]:
-    """E4m3 codes of contiguous [n, in_features], and float32 [n] scales that make the largest of a row 448.
+    """E4m3 quants of contiguous [n, in_features], and float32 [n] scales that make the largest of a row 448.
 
-    The codes are filled with zeros to a multiple of 16, as those of a weight are.
+    The quants are filled with zeros to a multiple of 16, as those of a weight are.
     """
     columns = x.shape[1] + -x.shape[1] % FP8_COLUMNS
-    codes = torch.empty(len(x), columns, dtype=torch.float8_e4m3fn, device=x.device)
+    quants = torch.empty(len(x), columns, dtype=torch.float8_e4m3fn, device=x.device)
     scales = torch.empty(len(x), dtype=torch.float32, device=x.device)
     constants = {"LARGEST": FP8_LARGEST, "K": x.shape[1], "LINE": columns, "BLOCK": 2048}
-    launch(_to_fp8, (len(x),), {"x": x, "codes": codes, "scales": scales}, constants, Config(warps=8))
-    return codes, scales
+    launch(_to_fp8, (len(x),), {"x": x, "quants": quants, "scales": scales}, constants, Config(warps=8))
+    return quants, scales
 
 
 def _check(x: Tensor, weight: PackedWeight, bias: Tensor | None) -> None:

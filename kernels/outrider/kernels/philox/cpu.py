@@ -61,13 +61,13 @@ def _words(lanes: _Words, positions: _Words, keys: _Words) -> npt.NDArray[np.flo
     """
     keys = keys[:1] if (keys == keys[0]).all() else keys
     counter: _Counter = lanes, positions, np.zeros_like(lanes), np.zeros_like(lanes)
-    for turn in range(_NARROW):
-        counter = _round(*counter, *_keys(keys, turn))
+    for index in range(_NARROW):
+        counter = _round(*counter, *_keys(keys, index))
     shape = (len(positions), lanes.shape[1])
     c0, c1, c2, c3 = (np.broadcast_to(word, shape).copy() for word in counter)
     high = np.empty_like(c0)
-    for turn in range(_NARROW, ROUNDS):
-        k0, k1 = _keys(keys, turn)
+    for index in range(_NARROW, ROUNDS):
+        k0, k1 = _keys(keys, index)
         c0 *= _M0
         c2 *= _M1
         _mix(c1, np.right_shift(c2, _HALF, out=high), k0)
@@ -79,8 +79,8 @@ def _words(lanes: _Words, positions: _Words, keys: _Words) -> npt.NDArray[np.flo
     return drawn.reshape(shape[0], -1)
 
 
-def _keys(keys: _Words, turn: int) -> tuple[_Words, _Words]:
-    return (keys & _MASK) + np.uint64(turn * WEYL[0]), (keys >> _HALF) + np.uint64(turn * WEYL[1])
+def _keys(keys: _Words, index: int) -> tuple[_Words, _Words]:
+    return (keys & _MASK) + np.uint64(index * WEYL[0]), (keys >> _HALF) + np.uint64(index * WEYL[1])
 
 
 def _round(c0: _Words, c1: _Words, c2: _Words, c3: _Words, k0: _Words, k1: _Words) -> _Counter:

@@ -21,6 +21,7 @@ def words(seed, position, first, BLOCK: tl.constexpr):
     lanes = (first // 4 + tl.arange(0, BLOCK // 4)).to(tl.uint32)
     zero = lanes * 0
     w0, w1, w2, w3 = tl.philox(seed, lanes, zero + position.to(tl.uint32), zero, zero)
+    # Each counter gives four words; joined so, those of one counter are neighbours: w0, w1, w2, w3.
     return tl.join(tl.join(w0, w2), tl.join(w1, w3)).reshape([BLOCK])
 
 

@@ -52,6 +52,8 @@ def _winner(bound, highest, entries, logits, seed, position, by, SCALED: tl.cons
     """
     best = tl.full((), float("-inf"), tl.float32)
     best_entry = tl.full((), _NO_ENTRY, tl.int32)
+    # Logarithms are dear and bounds are cheap: the entry of the highest bound is scored, until no bound reaches the
+    # best score. The bound is close, so that this takes one or two rounds.
     while (highest >= best) & (highest > float("-inf")) & (highest < float("inf")):
         entry = tl.min(tl.where(bound == highest, entries, _NO_ENTRY))
         score = _score(logits, entry, seed, position, by, SCALED)
@@ -82,6 +84,8 @@ def _race(
     TRUNCATED: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
+    # One program: BLOCK entries of a row's vocabulary. A single program a row would leave most of the GPU idle for few
+    # rows, hence `_finish` as a second launch.
     row = tl.program_id(0).to(tl.int64)
     block = tl.program_id(1)
     entries = block * BLOCK + tl.arange(0, BLOCK)

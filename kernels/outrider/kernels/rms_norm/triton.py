@@ -25,6 +25,8 @@ def _rms_norm(
     WEIGHTED: tl.constexpr,
     ADDED: tl.constexpr,
 ):
+    # One program: a head of a row, or a whole row, in one block. The row is read once; the sum of squares and the
+    # result use the same registers.
     row = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1)
     column = tl.arange(0, BLOCK)
@@ -33,6 +35,7 @@ def _rms_norm(
     place_in_x = x + row * STRIDE + head * WIDTH + column
     value = tl.load(place_in_x, inside, other=0.0)
     if ADDED:
+        # The residual is rounded to its dtype before the norm, as if it had been written and read by two kernels.
         value = (value.to(tl.float32) + tl.load(add + place, inside, other=0.0).to(tl.float32)).to(value.dtype)
         tl.store(place_in_x, value, inside)
     wide = value.to(tl.float32)

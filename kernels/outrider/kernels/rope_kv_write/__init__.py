@@ -1,7 +1,7 @@
 """rope_kv_write: rotates queries and keys by their positions and writes keys and values to their pages.
 
 Rotary embeddings (Su et al. 2021, "RoFormer"), over interleaved pairs: elements 2i and 2i + 1 of a head are one complex
-number, turned by the angle ``position * frequency[i]``. Checkpoints that pair i with i + head_dim / 2 have the rows of
+number, rotated by the angle ``position * frequency[i]``. Checkpoints that pair i with i + head_dim / 2 have the rows of
 their query and key weights reordered when they are loaded, which changes no product of a query and a key.
 
 The op also norms each head before the rotation where the model does (Dehghani et al. 2023, "Scaling vision transformers
@@ -20,8 +20,8 @@ __all__ = ["rope_kv_write"]
 
 def rope_kv_write(
     qkv: Tensor,
-    turns: Tensor,
-    query_turns: Tensor,
+    key_rope: Tensor,
+    query_rope: Tensor,
     queries: Tensor,
     pool: KvPool,
     layer: int,
@@ -37,8 +37,8 @@ def rope_kv_write(
 
     Args:
         qkv: [rows, (heads + 2 * kv_heads) * head_dim], contiguous, float32 or 16-bit. The op may change it.
-        turns: complex64 [rows, 1, head_dim / 2], the keys' unit numbers.
-        query_turns: complex64 [rows, 1, head_dim / 2], those of the queries, which may carry the attention's scale.
+        key_rope: complex64 [rows, 1, head_dim / 2], the keys' unit numbers.
+        query_rope: complex64 [rows, 1, head_dim / 2], those of the queries, which may carry the attention's scale.
         queries: the output. On CPU complex64 [rows, kv_heads, heads / kv_heads, head_dim / 2]; for a Triton kernel
             [rows, heads, head_dim], contiguous, float32 or 16-bit.
         pool: pages; on CPU float32, for a Triton kernel of any dtype.
@@ -54,4 +54,4 @@ def rope_kv_write(
         write = triton.rope_kv_write
     else:
         write = cpu.rope_kv_write
-    write(qkv, turns, query_turns, queries, pool, layer, slots, head_norm=head_norm, eps=eps, balance=balance)
+    write(qkv, key_rope, query_rope, queries, pool, layer, slots, head_norm=head_norm, eps=eps, balance=balance)

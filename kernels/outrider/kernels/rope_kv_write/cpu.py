@@ -10,8 +10,8 @@ from torch import Tensor
 
 def rope_kv_write(
     qkv: Tensor,
-    turns: Tensor,
-    query_turns: Tensor,
+    key_rope: Tensor,
+    query_rope: Tensor,
     queries: Tensor,
     pool: KvPool,
     layer: int,
@@ -25,12 +25,12 @@ def rope_kv_write(
     qkv = qkv.float()
     rows, kv_heads, group, pairs = queries.shape
     heads = kv_heads * group
-    turned = qkv.view(rows, -1, 2 * pairs)[:, : heads + kv_heads]
+    rotated = qkv.view(rows, -1, 2 * pairs)[:, : heads + kv_heads]
     if head_norm is not None and eps is not None:
-        turned.copy_(rms_norm(turned, head_norm, eps))
+        rotated.copy_(rms_norm(rotated, head_norm, eps))
     if balance is not None:
-        turned.mul_(balance)
+        rotated.mul_(balance)
     pairwise = qkv.view(torch.complex64).view(rows, -1, pairs)
-    torch.mul(pairwise[:, :heads].view(rows, kv_heads, group, pairs), query_turns.unsqueeze(1), out=queries)
-    pairwise[:, heads : heads + kv_heads].mul_(turns)
+    torch.mul(pairwise[:, :heads].view(rows, kv_heads, group, pairs), query_rope.unsqueeze(1), out=queries)
+    pairwise[:, heads : heads + kv_heads].mul_(key_rope)
     pool.slots[layer].index_copy_(0, slots, qkv[:, heads * pairs * 2 :])

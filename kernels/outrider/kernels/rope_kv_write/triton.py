@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 import triton
 import triton.language as tl
-from outrider.kernels.kv_codes.triton import encode, kind, raw
+from outrider.kernels.kv_quant.triton import kind, quantize, raw
 from outrider.kernels.launch import Config, launch
 from outrider.kernels.pool import KvPool
 from torch import Tensor
@@ -24,10 +24,12 @@ def _normed(x, head_norm, eps, head, in_range, HEAD_DIM: tl.constexpr, BLOCK: tl
 
 
 @triton.jit
-def _turned(x, turns, row, HEAD_DIM: tl.constexpr, BLOCK: tl.constexpr):
+def _rotated(x, key_rope, row, HEAD_DIM: tl.constexpr, BLOCK: tl.constexpr):
     column = tl.arange(0, BLOCK)
-    turn = tl.load(turns + row * HEAD_DIM + column, column < HEAD_DIM, other=0.0)
-    cos, sin = tl.split(tl.reshape(turn, [1, BLOCK // 2, 2]))
+    rotation = tl.load(key_rope + row * HEAD_DIM + column, column < HEAD_DIM, other=0.0)
+    # A head's pairs are neighbours, so that one reshape splits both halves; pairs (i, i + dim / 2) would need a
+    # shuffle.
+    cos, sin = tl.split(tl.reshape(rotation, [1, BLOCK // 2, 2]))
     even, odd = tl.split(tl.reshape(x, [x.shape[0], BLOCK // 2, 2]))
     pairs = tl.join(even * cos - odd * sin, even * sin + odd * cos)
     return tl.reshape(pairs, [x.shape[0], BLOCK])
@@ -42,16 +44,16 @@ def _store(data, scales, first, head, in_range, x, KV_HEADS: tl.constexpr, HEAD_
     if KIND == 0:
         tl.store(place, x, inside)
     else:
-        codes, scale = encode(x, KIND)
-        tl.store(place, codes, inside)
+        quants, scale = quantize(x, KIND)
+        tl.store(place, quants, inside)
         tl.store(scales + first + head, scale, in_range)
 
 
 @triton.jit(do_not_specialize=["layer", "pool_slots"], do_not_specialize_on_alignment=["slots", "eps"])
 def _rope_kv_write(
     qkv,
-    turns,
-    query_turns,
+    key_rope,
+    query_rope,
     queries,
     data,
     scales,
@@ -70,6 +72,8 @@ def _rope_kv_write(
     BALANCED: tl.constexpr,
     KIND: tl.constexpr,
 ):
+    # One program: a tile of TILE heads of a row, [TILE, BLOCK] elements. Tiles are numbered through queries, keys and
+    # values, so that one launch does all three, and a program does one of them: `is_query` and `is_value` are uniform.
     QUERY_TILES: tl.constexpr = (HEADS + TILE - 1) // TILE
     KEY_TILES: tl.constexpr = (KV_HEADS + TILE - 1) // TILE
     row = tl.program_id(0).to(tl.int64)
@@ -82,6 +86,7 @@ def _rope_kv_write(
     column = tl.arange(0, BLOCK)
     inside = in_range[:, None] & (column < HEAD_DIM)[None, :]
     in_row = tl.where(is_query, 0, tl.where(is_value, HEADS + KV_HEADS, HEADS)) + head
+    # Norm, balance and rotation stay in registers: queries, keys and values are read once and written once.
     start = row * (HEADS + 2 * KV_HEADS)
     place = qkv + (start + in_row[:, None]) * HEAD_DIM + column[None, :]
     x = tl.load(place, inside, other=0.0).to(tl.float32)
@@ -90,23 +95,24 @@ def _rope_kv_write(
     if BALANCED and not is_value:
         x *= tl.load(balance + in_row[:, None] * HEAD_DIM + column[None, :], inside, other=0.0)
     if is_query:
-        x = _turned(x, query_turns, row, HEAD_DIM, BLOCK)
+        x = _rotated(x, query_rope, row, HEAD_DIM, BLOCK)
         place = queries + (row * HEADS + head[:, None]) * HEAD_DIM + column[None, :]
         tl.store(place, x, inside)
     else:
         if not is_value:
-            x = _turned(x, turns, row, HEAD_DIM, BLOCK)
+            x = _rotated(x, key_rope, row, HEAD_DIM, BLOCK)
         slot = tl.load(slots + row)
         tl.device_assert((slot >= -1) & (slot < pool_slots), "a slot is outside the pool")
         slot_first = ((layer.to(tl.int64) * pool_slots + slot) * 2 + is_value) * KV_HEADS
+        # Rows that only fill a CUDA graph have no slot.
         in_range = head < tl.where(slot < 0, 0, KV_HEADS)
         _store(data, scales, slot_first, head, in_range, x, KV_HEADS, HEAD_DIM, KIND)
 
 
 def rope_kv_write(
     qkv: Tensor,
-    turns: Tensor,
-    query_turns: Tensor,
+    key_rope: Tensor,
+    query_rope: Tensor,
     queries: Tensor,
     pool: KvPool,
     layer: int,
@@ -121,7 +127,7 @@ def rope_kv_write(
     Raises:
         ValueError: a shape, a dtype or a layout is not what the op takes, or there is no such layer.
     """
-    _check(qkv, turns, query_turns, queries, pool, layer, slots)
+    _check(qkv, key_rope, query_rope, queries, pool, layer, slots)
     if head_norm is not None:
         _check_vectors("head_norm", head_norm, queries.shape[1] + pool.kv_heads, pool.head_dim)
         if eps is None or eps.dim() or eps.dtype != torch.float32:
@@ -133,8 +139,8 @@ def rope_kv_write(
     tile = max(_TILE // block, 1)
     args: dict[str, Tensor | int] = {
         "qkv": qkv,
-        "turns": torch.view_as_real(turns),
-        "query_turns": torch.view_as_real(query_turns),
+        "key_rope": torch.view_as_real(key_rope),
+        "query_rope": torch.view_as_real(query_rope),
         "queries": queries,
         "data": raw(pool.data),
         "scales": pool.data if pool.scales is None else pool.scales,
@@ -160,7 +166,7 @@ def rope_kv_write(
 
 
 def _check(
-    qkv: Tensor, turns: Tensor, query_turns: Tensor, queries: Tensor, pool: KvPool, layer: int, slots: Tensor
+    qkv: Tensor, key_rope: Tensor, query_rope: Tensor, queries: Tensor, pool: KvPool, layer: int, slots: Tensor
 ) -> None:
     rows, dim = len(qkv), pool.head_dim
     if not 0 <= layer < len(pool.slots):
@@ -170,7 +176,7 @@ def _check(
     width = (queries.shape[1] + 2 * pool.kv_heads) * dim
     if qkv.shape != (rows, width) or not qkv.is_contiguous():
         raise ValueError(f"qkv is {tuple(qkv.shape)}; it must be contiguous [rows, {width}]")
-    for name, table in (("turns", turns), ("query_turns", query_turns)):
+    for name, table in (("key_rope", key_rope), ("query_rope", query_rope)):
         if table.shape != (rows, 1, dim // 2) or table.dtype != torch.complex64 or not table.is_contiguous():
             raise ValueError(f"{name} are {table.dtype} {tuple(table.shape)}; complex64 [{rows}, 1, {dim // 2}] it is")
     if slots.shape != (rows,) or slots.dtype != torch.int64 or not slots.is_contiguous():

@@ -18,6 +18,7 @@ def _swiglu(gate_up, out, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
     inside = column < WIDTH
     gate = tl.load(gate_up + row * 2 * WIDTH + column, inside, other=0.0).to(tl.float32)
     up = tl.load(gate_up + row * 2 * WIDTH + WIDTH + column, inside, other=0.0).to(tl.float32)
+    # exp of minus the magnitude, at most 1: the logistic function without overflow for gates of either sign.
     decay = tl.exp(-tl.abs(gate))
     share = tl.where(gate >= 0, 1.0, decay) / (1 + decay)
     tl.store(out + row * WIDTH + column, gate * share * up, inside)

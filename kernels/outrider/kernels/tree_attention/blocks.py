@@ -28,8 +28,8 @@ def far_shape(dtype: torch.dtype, pool: KvPool, rows: int) -> BlockShape:
     """The shape for far positions of sequences of up to ``rows`` rows times heads.
 
     A row has the same bits in both shapes of a dtype: tiles are the same, no sum is shared between warps, and tensor
-    cores add the products of 16-bit numbers in one order in both of their instructions (``mma.sync`` and ``wgmma``,
-    measured on an H100). With codes of 8 bits the instructions take the elements of a head in different orders.
+    cores add the terms of 16-bit numbers in one order in both of their instructions (``mma.sync`` and ``wgmma``,
+    measured on an H100). With quants of 8 bits the instructions take the elements of a head in different orders.
     """
     if dtype == torch.float32 or pool.head_dim > 128:
         return near_shape(dtype, pool)

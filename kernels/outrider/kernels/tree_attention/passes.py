@@ -1,4 +1,4 @@
-"""One piece's attention in one layer, in a few matrix products over views that are made once a step."""
+"""One piece's attention in one layer, in a few matmuls over views that are made once a step."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class SoftmaxPass(_PieceViews):
 class BlockPass(_PieceViews):
     """Sums in the order of positions, block after block, which columns of weight zero do not change.
 
-    A row's greatest score is exact in any order, and each weight is computed by itself. Products add a block's columns
+    A row's greatest score is exact in any order, and each weight is computed by itself. Matmuls add a block's columns
     in their order (the property that a `Tiling` is probed for), and a running sum adds the weights in their order.
     """
 

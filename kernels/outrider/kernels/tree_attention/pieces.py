@@ -21,10 +21,10 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """Sizes within which this machine's matrix products give a row the same bits whatever the other rows are.
+    """Sizes within which this machine's matmuls give a row the same bits whatever the other rows are.
 
     Attributes:
-        rows: fewest rows (times heads of a group) in a product.
+        rows: fewest rows (times heads of a group) in a matmul.
         least: fewest columns of a block; shorter blocks are padded with columns of weight zero.
         most: most columns of a block.
         block: positions of a block; further columns belong to other branches and have weight zero.

@@ -1,7 +1,7 @@
 """tree_attention as Triton kernels: `_attend` gives each row the partial results of its spans, `_merge` joins them.
 
 One program takes some rows of one sequence, one key head, and one span of positions; the rows' heads of that group
-fill the left side of the matrix products (FlashDecoding, Dao et al. 2023; online softmax, Milakov, Gimelshein 2018).
+fill the left side of the matmuls (FlashDecoding, Dao et al. 2023; online softmax, Milakov, Gimelshein 2018).
 The spans of a row, and the order in which partial results are joined, are a function of the row's own position: see
 `outrider.kernels.tree_attention.spans`.
 """
@@ -17,8 +17,8 @@ import torch
 import triton
 import triton.language as tl
 from outrider.kernels.batch import RaggedBatch
-from outrider.kernels.kv_codes.triton import decode, kind, raw, unit
-from outrider.kernels.launch import Config, launch, product_dtype
+from outrider.kernels.kv_quant.triton import dequantize, kind, raw, unit
+from outrider.kernels.launch import Config, dot_dtype, launch
 from outrider.kernels.pool import KvPool
 from outrider.kernels.tree_attention import check_attention
 from outrider.kernels.tree_attention.blocks import BlockShape, far_shape, near_shape
@@ -29,12 +29,13 @@ from torch import Tensor
 _NO_WINDOW = 2**30
 """A window that is longer than any sequence."""
 
-_PRODUCT = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16}
+_DOT = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16}
 
 
 @triton.jit
 def _fold(top, total, sums, next_top, next_total, next_sums):
     """Joins two partial softmax sums, the second behind the first."""
+    # Nothing seen in either: 0 stands in for the maximum, so that no weight is exp2(inf - inf).
     joint = tl.maximum(top, next_top)
     safe = tl.where(joint == float("-inf"), 0.0, joint)
     first = tl.exp2(top - safe)
@@ -45,17 +46,17 @@ def _fold(top, total, sums, next_top, next_total, next_sums):
 
 
 @triton.jit
-def _values(place, inside, PRODUCT: tl.constexpr, KIND: tl.constexpr, WHOLE: tl.constexpr):
+def _values(place, inside, DOT: tl.constexpr, KIND: tl.constexpr, WHOLE: tl.constexpr):
     """Keys or values at ``place``; where they are ``WHOLE``, all are inside."""
     value = tl.load(place) if WHOLE else tl.load(place, inside, other=0 if KIND else 0.0)
-    return decode(value, KIND).to(PRODUCT) if KIND else value.to(PRODUCT)
+    return dequantize(value, KIND).to(DOT) if KIND else value.to(DOT)
 
 
 @triton.jit
 def _span(
     q, visible_from, visible_to, ancestors, path, kv, scales, pages, begin, end, context, tree_from, head, page_count,
     FAR: tl.constexpr, BY_PATH: tl.constexpr, GROUP_ROWS: tl.constexpr, TILE: tl.constexpr, PAGE: tl.constexpr,
-    KV_HEADS: tl.constexpr, DIM: tl.constexpr, BLOCK_D: tl.constexpr, KIND: tl.constexpr, PRODUCT: tl.constexpr,
+    KV_HEADS: tl.constexpr, DIM: tl.constexpr, BLOCK_D: tl.constexpr, KIND: tl.constexpr, DOT: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
     """The partial softmax sum of rows [GROUP_ROWS] over positions ``begin`` to ``end - 1``.
@@ -66,13 +67,18 @@ def _span(
     total = tl.zeros([GROUP_ROWS], tl.float32)
     sums = tl.zeros([GROUP_ROWS, BLOCK_D], tl.float32)
     element = tl.arange(0, BLOCK_D)
+    # Tiles in front of all rows' windows are skipped. What is left begins at the same multiples of TILE for every row,
+    # so that a row's sums do not depend on the other rows of the program.
     first = begin + tl.maximum(tl.min(visible_from) - begin, 0) // TILE * TILE
+    # Each iteration holds TILE positions: [TILE, BLOCK_D] keys, [GROUP_ROWS, TILE] scores, [TILE, BLOCK_D] values.
     for tile in range(first, end, TILE):
         position = tile + tl.arange(0, TILE)
         seen = (position[None, :] >= visible_from[:, None]) & (position[None, :] <= visible_to[:, None])
         inside = position < end
         loaded = (element < DIM)[None, :] if FAR else inside[:, None] & (element < DIM)[None, :]
         token = position
+        # Near positions: behind the context a position is a depth of the tree. A causal chunk reads its own path; the
+        # rows of a tree share all nodes' tokens, and 64 bits a row say which of them are ancestors.
         if not FAR:
             depth = position - context
             in_tree = inside & (position >= tree_from)
@@ -85,21 +91,24 @@ def _span(
         slot = page.to(tl.int64) * PAGE + token % PAGE
         tl.device_assert((page >= 0) & (page < page_count), "a page id is out of range")
         place = (slot * 2 * KV_HEADS + head)[:, None] * DIM + element[None, :]
-        keys = _values(kv + place, loaded, PRODUCT, KIND, FAR and DIM == BLOCK_D)
+        keys = _values(kv + place, loaded, DOT, KIND, FAR and DIM == BLOCK_D)
         scores = tl.dot(q, tl.trans(keys), input_precision=PRECISION)
+        # Keys of 8 bits enter the matmul unscaled; a token's scale multiplies its column of scores, and below its
+        # value's scale multiplies the weights: TILE multiplications instead of TILE * DIM.
         if KIND:
             scores *= (tl.load(scales + slot * 2 * KV_HEADS + head, inside, other=0.0) * unit(KIND))[None, :]
         scores = tl.where(seen, scores, float("-inf"))
         joint = tl.maximum(top, tl.max(scores, 1))
         safe = tl.where(joint == float("-inf"), 0.0, joint)
         weights = tl.exp2(scores - safe[:, None])
+        # Scores carry log2(e), so that exp2, one instruction, is the exponential.
         shrink = tl.exp2(top - safe)
         total = total * shrink + tl.sum(weights, 1)
         if KIND:
             scale = tl.load(scales + (slot * 2 + 1) * KV_HEADS + head, inside, other=0.0) * unit(KIND)
             weights *= scale[None, :]
-        values = _values(kv + place + KV_HEADS * DIM, loaded, PRODUCT, KIND, FAR and DIM == BLOCK_D)
-        sums = tl.dot(weights.to(PRODUCT), values, sums * shrink[:, None], input_precision=PRECISION)
+        values = _values(kv + place + KV_HEADS * DIM, loaded, DOT, KIND, FAR and DIM == BLOCK_D)
+        sums = tl.dot(weights.to(DOT), values, sums * shrink[:, None], input_precision=PRECISION)
         top = joint
     return top, total, sums
 
@@ -110,12 +119,15 @@ def _attend(
     sums_out, stats_out, most_pages, page_count, row_count, window,
     GROUP_ROWS: tl.constexpr, GROUP: tl.constexpr, UNIT: tl.constexpr, TILE: tl.constexpr, PAGE: tl.constexpr,
     KV_HEADS: tl.constexpr, DIM: tl.constexpr, BLOCK_D: tl.constexpr, KIND: tl.constexpr, FAR: tl.constexpr,
-    FOLDS: tl.constexpr, BY_PATH: tl.constexpr, PRODUCT: tl.constexpr, PRECISION: tl.constexpr, ITEM: tl.constexpr,
+    FOLDS: tl.constexpr, BY_PATH: tl.constexpr, DOT: tl.constexpr, PRECISION: tl.constexpr, ITEM: tl.constexpr,
     MOST_NODES: tl.constexpr,
 ):  # fmt: skip
+    # One program: up to GROUP_ROWS / GROUP rows of a sequence, all GROUP query heads of one key head, and one span of
+    # positions. The item says which: sequence, first row, rows, begin, end, span, and the partial result's number.
     item = items + tl.program_id(0) * ITEM
     head = tl.program_id(1)
     rows = tl.load(item + 2)
+    # The grid is as large as the step's capacity, for CUDA graphs; items beyond the step's have no rows.
     if rows <= 0:
         return
     sequence = tl.load(item).to(tl.int64)
@@ -126,6 +138,8 @@ def _attend(
     lane = tl.arange(0, GROUP_ROWS)
     row = tl.minimum(first + lane // GROUP, row_count - 1)
     position = tl.load(positions + row).to(tl.int32)
+    # Where far ends depends on the row's position alone, never on the batch: the last MOST_NODES positions are near,
+    # whatever of them is a tree.
     far_end = tl.maximum(position - (MOST_NODES - 1), 0) // UNIT * UNIT
     if FAR:
         visible_from = tl.maximum(begin, position - window + 1)
@@ -136,11 +150,13 @@ def _attend(
     bits = tl.load(ancestors + row)
     element = tl.arange(0, BLOCK_D)
     query = (row.to(tl.int64) * KV_HEADS + head) * GROUP + lane % GROUP
-    q = tl.load(queries + query[:, None] * DIM + element[None, :], (element < DIM)[None, :], other=0.0).to(PRODUCT)
+    q = tl.load(queries + query[:, None] * DIM + element[None, :], (element < DIM)[None, :], other=0.0).to(DOT)
     context = tl.load(contexts + sequence)
     tree_from = tl.where(tl.load(item + 6) != 0, context, end)
     own = pages + sequence * most_pages
     path = paths + first.to(tl.int64) * MOST_NODES
+    # FOLDS: many rows make enough programs, so that one takes all far spans. It joins them in the order in which
+    # `_merge` would, so that bits do not tell whether spans were programs of their own.
     if FOLDS:
         top = tl.full([GROUP_ROWS], float("-inf"), tl.float32)
         total = tl.zeros([GROUP_ROWS], tl.float32)
@@ -149,18 +165,19 @@ def _attend(
             next_top, next_total, next_sums = _span(
                 q, tl.maximum(visible_from, start), visible_to, bits, path, kv, scales, own, start,
                 tl.minimum(start + span, end), context, tree_from, head, page_count,
-                FAR, BY_PATH, GROUP_ROWS, TILE, PAGE, KV_HEADS, DIM, BLOCK_D, KIND, PRODUCT, PRECISION,
+                FAR, BY_PATH, GROUP_ROWS, TILE, PAGE, KV_HEADS, DIM, BLOCK_D, KIND, DOT, PRECISION,
             )  # fmt: skip
             top, total, sums = _fold(top, total, sums, next_top, next_total, next_sums)
     else:
         top, total, sums = _span(
             q, visible_from, visible_to, bits, path, kv, scales, own, begin, end, context, tree_from, head, page_count,
-            FAR, BY_PATH, GROUP_ROWS, TILE, PAGE, KV_HEADS, DIM, BLOCK_D, KIND, PRODUCT, PRECISION,
+            FAR, BY_PATH, GROUP_ROWS, TILE, PAGE, KV_HEADS, DIM, BLOCK_D, KIND, DOT, PRECISION,
         )  # fmt: skip
     last = tl.load(counts + row) - 1
     partial = tl.load(starts + row) + (tl.load(item + 6) if FAR else last)
     out = (partial.to(tl.int64) * KV_HEADS + head) * GROUP + lane % GROUP
     live = lane // GROUP < rows
+    # A row whose spans have another length, or that has no far positions, belongs to another launch's item.
     if FAR:
         live &= (tl.load(spans + row) == span) & (far_end > begin)
     tl.store(sums_out + out[:, None] * DIM + element[None, :], sums, live[:, None] & (element < DIM)[None, :])
@@ -173,6 +190,7 @@ def _merge(
     sums_in, stats_in, starts, counts, out,
     HEADS: tl.constexpr, DIM: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
+    # One program: a head of a row, whose partial results it joins from the first position to the last.
     row = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1)
     first = tl.load(starts + row).to(tl.int64)
@@ -219,7 +237,7 @@ class TritonPlan:
         batch: the step.
         pool: keys and values.
         heads: of the queries.
-        dtype: of queries, products and result.
+        dtype: of queries, matmuls and result.
         strict: whether a tree's shape must not change its rows' bits.
         windows: the sliding window of each layer, None where rows see everything; empty where all layers do.
 
@@ -257,7 +275,7 @@ class TritonPlan:
             "BLOCK_D": max(triton.next_power_of_2(dim), 16),
             "KIND": kind(pool.dtype),
             "BY_PATH": by_path,
-            "PRODUCT": _PRODUCT[product_dtype(dtype)],
+            "DOT": _DOT[dot_dtype(dtype)],
             "PRECISION": "ieee" if dim > 128 else "tf32x3",
             "ITEM": ITEM,
             "MOST_NODES": MOST_NODES,

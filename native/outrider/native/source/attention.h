@@ -8,20 +8,25 @@
 #include "pages.h"
 #include "vector.h"
 
-constexpr int SPAN = 32;  // positions of a block
+namespace outrider {
+
+constexpr int32_t SPAN = 32;  // positions of a block
 
 // The first position that a row at `position` sees through a window of so many positions; 0 is no window.
-static inline long first_seen(long position, int window) { return window ? std::max(position - window + 1, 0L) : 0; }
+static inline int64_t first_seen(int64_t position, int32_t window) {
+  return window ? std::max<int64_t>(position - window + 1, 0) : 0;
+}
 
 // Of each of a sequence's rows [begin, end), the first position that it sees; and the least of them.
-static inline long first_seen(const Sequence& s, int window, long begin, long end, std::vector<long>& each) {
+static inline int64_t first_seen(const Sequence& s, int32_t window, int64_t begin, int64_t end,
+                                 std::vector<int64_t>& each) {
   each.assign(end - begin, 0);
   if (!window) return 0;
-  for (long row = begin; row < end; row++) {
-    long position = s.context + row;
+  for (int64_t row = begin; row < end; row++) {
+    int64_t position = s.context + row;
     if (s.parents) {
       position = s.context - 1;
-      for (int32_t node = s.nodes - s.rows + row; node >= 0; node = s.parents[node]) position++;
+      for (int32_t node = s.nodes - s.rows + (int32_t)row; node >= 0; node = s.parents[node]) position++;
     }
     each[row - begin] = first_seen(position, window);
   }
@@ -30,28 +35,28 @@ static inline long first_seen(const Sequence& s, int window, long begin, long en
 
 struct Span {  // keys of up to 32 positions; values lie `values` floats behind
   const float* keys[SPAN];
-  long values;
+  int64_t values;
 };
 
-// Finds keys and values of a key head. Floats stay where they are, codes become floats here.
-template <int C, class T>
+// Finds keys and values of a key head. Floats stay where they are, quants become floats here.
+template <int32_t C, class T>
 class Positions : public Span {
  public:
-  void start(const PlainPages<T>& pages, int head) {
+  void start(const PlainPages<T>& pages, int32_t head) {
     pages_ = pages, head_ = head;
-    values = PlainPages<T>::CODES ? C * LANES : pages.kv_heads * C * LANES;
+    values = PlainPages<T>::QUANTIZED ? C * LANES : pages.kv_heads * C * LANES;
     std::fill_n(held_, SPAN, -1);
   }
 
-  void put(int at, long slot) {
+  void put(int32_t at, int64_t slot) {
     const T* key = pages_.key(slot, head_);
-    if constexpr (PlainPages<T>::CODES) {
+    if constexpr (PlainPages<T>::QUANTIZED) {
       keys[at] = room_[at][0];
       if (held_[at] == slot) return;
       held_[at] = slot;
       const float *scale = pages_.scale(slot, head_), kind[] = {scale[0], scale[pages_.kv_heads]};
-      for (int i = 0; i < 2; i++)
-        for (int c = 0; c < C; c++)
+      for (int32_t i = 0; i < 2; i++)
+        for (int32_t c = 0; c < C; c++)
           store(room_[at][i] + c * LANES, load(key + i * pages_.stride() / 2 + c * LANES) * kind[i]);
     } else {
       keys[at] = key;
@@ -59,53 +64,54 @@ class Positions : public Span {
   }
 
   // The positions from `count` on are the last again.
-  void fill(int count) { std::fill(keys + count, keys + SPAN, keys[count - 1]); }
+  void fill(int32_t count) { std::fill(keys + count, keys + SPAN, keys[count - 1]); }
 
  private:
   PlainPages<T> pages_;
-  int head_;
-  long held_[SPAN];  // the slots whose codes are in the room
-  alignas(64) float room_[PlainPages<T>::CODES ? SPAN : 1][2][C * LANES];
+  int32_t head_;
+  int64_t held_[SPAN];  // the slots whose quants are in the room
+  alignas(64) float room_[PlainPages<T>::QUANTIZED ? SPAN : 1][2][C * LANES];
 };
 
 // Running softmax of one query.
-template <int C>
+template <int32_t C>
 struct Running {
   f32x16 out[C] = {};
   float most = -INFINITY, total = 0;
 };
 
-// Products of a query with all keys of a span; -infinity from `count` on.
-template <int C>
-static inline void scores(const float* query, const Span& span, int count, float* to) {
+// Dot products of a query with all keys of a span; -infinity from `count` on. Sixteen (or eight) positions at a time,
+// whose sums are then folded together: that is one shuffle tree for all instead of one for each.
+template <int32_t C>
+static inline void scores(const float* query, const Span& span, int32_t count, float* to) {
 #if defined(__AVX512F__)
   const i32x16 lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  for (int half = 0; half < SPAN; half += 16) {
+  for (int32_t half = 0; half < SPAN; half += 16) {
     f32x16 score = splat(-INFINITY);
     if (half < count) {
       f32x16 dot[16];
-      for (int j = 0; j < 16; j++) {
+      for (int32_t j = 0; j < 16; j++) {
         const float* key = span.keys[half + j];
         dot[j] = load(query) * load(key);
-        for (int c = 1; c < C; c++) dot[j] += load(query + c * LANES) * load(key + c * LANES);
+        for (int32_t c = 1; c < C; c++) dot[j] += load(query + c * LANES) * load(key + c * LANES);
       }
-      f32x16 product = sums(dot);
-      score = lane < count - half ? product : score;
+      const f32x16 dots = sums(dot);
+      score = lane < count - half ? dots : score;
     }
     store(to + half, score);
   }
 #else
   const i32x8 lane = {0, 1, 2, 3, 4, 5, 6, 7};
-  for (int part = 0; part < SPAN; part += 8) {
+  for (int32_t part = 0; part < SPAN; part += 8) {
     f32x8 score = f32x8{} - INFINITY;
     if (part < count) {
       f32x8 dot[8] = {};
-      for (int c = 0; c < 2 * C; c++) {
+      for (int32_t c = 0; c < 2 * C; c++) {
         const f32x8 own = load_eight(query + c * 8);
-        for (int j = 0; j < 8; j++) dot[j] += own * load_eight(span.keys[part + j] + c * 8);
+        for (int32_t j = 0; j < 8; j++) dot[j] += own * load_eight(span.keys[part + j] + c * 8);
       }
-      f32x8 product = sums_of_eight(dot);
-      score = lane < count - part ? product : score;
+      const f32x8 dots = sums_of_eight(dot);
+      score = lane < count - part ? dots : score;
     }
     store(to + part, score);
   }
@@ -113,8 +119,8 @@ static inline void scores(const float* query, const Span& span, int count, float
 }
 
 // Takes the positions [from, count) of a span into the running softmax of a query.
-template <int C>
-static inline void attend(Running<C>& run, const float* query, const Span& span, int from, int count) {
+template <int32_t C>
+static inline void attend(Running<C>& run, const float* query, const Span& span, int32_t from, int32_t count) {
   alignas(64) float weight[SPAN];
   scores<C>(query, span, count, weight);
   if (from) std::fill_n(weight, from, -INFINITY);
@@ -128,71 +134,78 @@ static inline void attend(Running<C>& run, const float* query, const Span& span,
   run.total = run.total * fade + (sum(low) + sum(high));
   run.most = peak;
 #if defined(__AVX512F__)
-  for (int c = 0; c < C; c++) run.out[c] *= fade;
-  for (int j = from; j < count; j++) {
+  for (int32_t c = 0; c < C; c++) run.out[c] *= fade;
+  for (int32_t j = from; j < count; j++) {
     const float* value = span.keys[j] + span.values;
     f32x16 w = splat(weight[j]);
-    for (int c = 0; c < C; c++) run.out[c] += w * load(value + c * LANES);
+    for (int32_t c = 0; c < C; c++) run.out[c] += w * load(value + c * LANES);
   }
 #else
-  constexpr int MOST = 8;  // registers for sums
-  for (int first = 0; first < 2 * C; first += MOST) {
+  constexpr int32_t MOST = 8;  // registers for sums
+  for (int32_t first = 0; first < 2 * C; first += MOST) {
     f32x8 out[MOST];
-    const int some = 2 * C - first < MOST ? 2 * C - first : MOST;
+    const int32_t some = 2 * C - first < MOST ? 2 * C - first : MOST;
     std::memcpy(out, &run.out[first / 2], some * sizeof(f32x8));
-    for (int c = 0; c < some; c++) out[c] *= fade;
-    for (int j = from; j < count; j++) {
+    for (int32_t c = 0; c < some; c++) out[c] *= fade;
+    for (int32_t j = from; j < count; j++) {
       const float* value = span.keys[j] + span.values + first * 8;
       f32x8 w = f32x8{} + weight[j];
-      for (int c = 0; c < some; c++) out[c] += w * load_eight(value + c * 8);
+      for (int32_t c = 0; c < some; c++) out[c] += w * load_eight(value + c * 8);
     }
     std::memcpy(&run.out[first / 2], out, some * sizeof(f32x8));
   }
 #endif
 }
 
-// One key head of rows [begin, end) of a sequence. queries float32 [rows, ldq], scaled; `write` gets each head's result.
-template <int C, class T, class Write>
-static void attend_rows(const PlainPages<T>& cache, const Sequence& s, int window, int kv_head, int group,
-                        const float* queries, long ldq, long begin, long end, const Write& write) {
+// One key head of rows [begin, end) of a sequence. Two loops: over the context, whose positions have one slot for all
+// rows, so that a span is found once for all of them; then over the rows, each with the slots of its own path through
+// the tree. For a causal chunk the first loop takes everything. queries float32 [rows, ldq], scaled; `write` gets each
+// head's result.
+template <int32_t C, class T, class Write>
+static void attend_rows(const PlainPages<T>& cache, const Sequence& s, int32_t window, int32_t kv_head, int32_t group,
+                        const float* queries, int64_t ldq, int64_t begin, int64_t end, const Write& write) {
   thread_local std::vector<Running<C>> running;
-  thread_local std::vector<long> lows;
+  thread_local std::vector<int64_t> lows;
   thread_local Positions<C, T> span;
-  const long least = first_seen(s, window, begin, end, lows);
+  const int64_t least = first_seen(s, window, begin, end, lows);
   running.assign((end - begin) * group, Running<C>());
   span.start(cache, kv_head);
-  long shared = s.parents ? s.context / SPAN * SPAN : s.context + end;  // positions with one slot for all rows
-  for (long base = least / SPAN * SPAN; base < shared; base += SPAN) {
-    long known = std::min<long>(SPAN, s.context + (s.parents ? s.nodes : end) - base);
-    for (int j = 0; j < known; j++) span.put(j, cache.slot(s, base + j));
+  int64_t shared = s.parents ? s.context / SPAN * SPAN : s.context + end;  // positions with one slot for all rows
+  for (int64_t base = least / SPAN * SPAN; base < shared; base += SPAN) {
+    const int32_t known = (int32_t)std::min<int64_t>(SPAN, s.context + (s.parents ? s.nodes : end) - base);
+    for (int32_t j = 0; j < known; j++) span.put(j, cache.slot(s, base + j));
     span.fill(known);
-    for (long row = begin; row < end; row++) {
-      long seen = s.parents ? SPAN : std::min<long>(SPAN, s.context + row + 1 - base);
-      long from = std::max(lows[row - begin] - base, 0L);
-      for (int g = 0; g < group && seen > from; g++)
-        attend<C>(running[(row - begin) * group + g], queries + row * ldq + g * cache.head_dim, span, from, seen);
+    for (int64_t row = begin; row < end; row++) {
+      const int32_t seen = s.parents ? SPAN : (int32_t)std::min<int64_t>(SPAN, s.context + row + 1 - base);
+      const int64_t from = std::max<int64_t>(lows[row - begin] - base, 0);
+      for (int32_t g = 0; g < group && seen > from; g++)
+        attend<C>(running[(row - begin) * group + g], queries + row * ldq + g * cache.head_dim, span, (int32_t)from,
+                  seen);
     }
   }
-  for (long row = begin; s.parents && row < end; row++) {
-    int32_t path[4096], depth = 0;
-    for (int32_t node = s.nodes - s.rows + row; node >= 0; node = s.parents[node]) path[depth++] = node;
-    const long low = lows[row - begin];
-    for (long base = std::max(shared, low / SPAN * SPAN); base < s.context + depth; base += SPAN) {
-      long seen = std::min<long>(SPAN, s.context + depth - base), from = std::max(low - base, 0L);
-      for (int j = 0; j < seen; j++) {
-        long place = base + j;
+  for (int64_t row = begin; s.parents && row < end; row++) {
+    int32_t path[OUTRIDER_MOST_NODES], depth = 0;
+    for (int32_t node = s.nodes - s.rows + (int32_t)row; node >= 0; node = s.parents[node]) path[depth++] = node;
+    const int64_t low = lows[row - begin];
+    for (int64_t base = std::max(shared, low / SPAN * SPAN); base < s.context + depth; base += SPAN) {
+      const int32_t seen = (int32_t)std::min<int64_t>(SPAN, s.context + depth - base);
+      const int32_t from = (int32_t)std::max<int64_t>(low - base, 0);
+      for (int32_t j = 0; j < seen; j++) {
+        int64_t place = base + j;
         if (place >= s.context) place = s.context + path[depth - 1 - (place - s.context)];
         span.put(j, cache.slot(s, place));
       }
       span.fill(seen);
-      for (int g = 0; g < group; g++)
+      for (int32_t g = 0; g < group; g++)
         attend<C>(running[(row - begin) * group + g], queries + row * ldq + g * cache.head_dim, span, from, seen);
     }
   }
-  for (long row = begin; row < end; row++)
-    for (int g = 0; g < group; g++) {
+  for (int64_t row = begin; row < end; row++)
+    for (int32_t g = 0; g < group; g++) {
       const Running<C>& run = running[(row - begin) * group + g];
       float share = 1.0f / run.total;
-      for (int c = 0; c < C; c++) write(row, kv_head * group + g, c, run.out[c] * share);
+      for (int32_t c = 0; c < C; c++) write(row, kv_head * group + g, c, run.out[c] * share);
     }
 }
+
+}  // namespace outrider

@@ -1,26 +1,34 @@
 // Memory that grows and is never cleared.
 #pragma once
-#include <cstdlib>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <memory>
+#include <new>
+
+namespace outrider {
 
 template <class T>
 class Buffer {
  public:
-  T* need(size_t count) {
+  // Room for `count` elements, of which those of a smaller buffer are lost.
+  T* need(int64_t count) {
     if (count > size_) {
-      const size_t bytes = (count * sizeof(T) + 63) / 64 * 64;
-      memory_.reset(static_cast<T*>(std::aligned_alloc(64, bytes)));
-      std::memset((void*)memory_.get(), 0, bytes);
+      const size_t bytes = (static_cast<size_t>(count) * sizeof(T) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+      memory_.reset(static_cast<T*>(::operator new(bytes, std::align_val_t{ALIGNMENT})));
+      std::memset(static_cast<void*>(memory_.get()), 0, bytes);
       size_ = count;
     }
     return memory_.get();
   }
 
  private:
+  static constexpr size_t ALIGNMENT = 64;
   struct Free {
-    void operator()(T* p) const { std::free(p); }
+    void operator()(T* memory) const { ::operator delete(memory, std::align_val_t{ALIGNMENT}); }
   };
   std::unique_ptr<T, Free> memory_;
-  size_t size_ = 0;
+  int64_t size_ = 0;
 };
+
+}  // namespace outrider

@@ -3,22 +3,24 @@
 #include "guess_tree.h"
 #include "race.h"
 
+namespace outrider {
+
 struct DraftSession {
   std::vector<int32_t> tokens, pages;
   GuessTree tree;
   uint64_t seed = 0;
   Shaping shaping{};
   int32_t most = 0;
-  long cached = 0;
+  int64_t cached = 0;
   bool muted = false, resting = false, improved = false;
-  long pending() const { return (long)tokens.size() - cached; }
+  int64_t pending() const { return (int64_t)tokens.size() - cached; }
 };
 
 // Some rows of a session in one run: nodes of its tree, or a piece of the sequence itself.
 struct DraftWork {
   DraftSession* session;
   std::vector<int32_t> nodes, parents;
-  long rows;
+  int64_t rows;
   bool draws;
 
   void grow() {
@@ -26,3 +28,5 @@ struct DraftWork {
     parents = session->tree.row_parents();
   }
 };
+
+}  // namespace outrider

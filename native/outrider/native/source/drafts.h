@@ -1,17 +1,29 @@
-// Trees of guesses that a small model grows behind many sequences, likeliest node first, keys and values kept in pages of
-// its own. When tokens are decided, the accepted part of a tree stays.
+// Trees of guesses that a small model grows behind many sequences, likeliest node first, keys and values kept in pages
+// of its own. When tokens are decided, the accepted part of a tree stays.
 #pragma once
 #include <map>
 
+#include "decoder.h"
 #include "draft_session.h"
 #include "pages.h"
+
+namespace outrider {
 
 class Drafts {
  public:
   // `pool` is empty and of the decoder's kind.
-  Drafts(outrider_decoder& decoder, const Model& model, const Pool& pool, const DraftShape& shape)
+  Drafts(Decoder& decoder, const Model& model, const Pool& pool, const DraftShape& shape)
       : decoder_(decoder), model_(model), pool_(pool), shape_(shape) {
-    for (int32_t page = pool.pages; page-- > 0;) free_.push_back(page);
+    free_.reserve((size_t)pool.pages);
+    reset();
+  }
+
+  // Ends all sessions. Does not fail: there is room for all pages.
+  void reset() noexcept {
+    works_.clear();
+    sessions_.clear();
+    free_.clear();
+    for (int32_t page = pool_.pages; page-- > 0;) free_.push_back(page);
   }
 
   void open(const DraftOpening& opening) {
@@ -50,7 +62,7 @@ class Drafts {
       std::vector<int32_t> rows;
       bool grown = s.tree.descend(tokens, count, rows);
       move(s, rows);
-      s.cached += grown ? count : (long)rows.size();
+      s.cached += grown ? count : (int64_t)rows.size();
     }
     s.tokens.insert(s.tokens.end(), tokens, tokens + count);
   }
@@ -67,9 +79,9 @@ class Drafts {
   DraftRun plan(float least) {
     works_.clear();
     promised_ = 0;
-    long live = 0, prefill = shape_.prefill_rows, left = shape_.rows;
+    int64_t live = 0, prefill = shape_.prefill_rows, left = shape_.rows;
     for (auto& each : sessions_) live += can_draft(each.second);
-    const long most = std::max(1L, std::min<long>(shape_.rows_each, left / std::max(live, 1L)));
+    const int64_t most = std::max(int64_t{1}, std::min<int64_t>(shape_.rows_each, left / std::max(live, int64_t{1})));
     for (auto& each : sessions_) {
       Session& s = each.second;
       if (!can_draft(s)) continue;
@@ -122,20 +134,20 @@ class Drafts {
 
   void move(const Session& s, const std::vector<int32_t>& rows) const {
     std::vector<int64_t> sources, places;
-    for (long to = 0; to < (long)rows.size(); to++) {
+    for (int64_t to = 0; to < (int64_t)rows.size(); to++) {
       if (rows[to] == to) continue;
       sources.push_back(slot(s, s.cached + rows[to]));
       places.push_back(slot(s, s.cached + to));
     }
-    move_tokens(pool_, (long)places.size(), sources.data(), places.data());
+    move_tokens(pool_, (int64_t)places.size(), sources.data(), places.data());
   }
 
-  int64_t slot(const Session& s, long place) const {
+  int64_t slot(const Session& s, int64_t place) const {
     return (int64_t)s.pages[place / pool_.page_size] * pool_.page_size + place % pool_.page_size;
   }
 
-  bool room(Session& s, long tokens) {
-    while ((long)s.pages.size() * pool_.page_size < tokens) {
+  bool room(Session& s, int64_t tokens) {
+    while ((int64_t)s.pages.size() * pool_.page_size < tokens) {
       if (free_.empty()) {
         restart(s);
         s.muted = true;
@@ -148,24 +160,24 @@ class Drafts {
   }
 
   bool can_draft(const Session& s) const {
-    return !s.muted && !s.resting && (long)s.tokens.size() < shape_.context_length;
+    return !s.muted && !s.resting && (int64_t)s.tokens.size() < shape_.context_length;
   }
 
-  void chunk(Session& s, long& left) {
-    long rows = std::min(s.pending(), left);
+  void chunk(Session& s, int64_t& left) {
+    int64_t rows = std::min(s.pending(), left);
     if (rows <= 0 || !room(s, s.cached + rows)) return;
     left -= rows;
     works_.push_back({&s, {}, {}, rows, rows == s.pending()});
   }
 
   // Adds the nodes to grow to the run. A node's value bounds the sum of its children's.
-  void growth(Session& s, long most, float least) {
-    most = std::min(most, shape_.ahead - (long)s.tree.grown.size());
-    auto nodes = s.tree.frontier(most, least, shape_.context_length - (long)s.tokens.size());
+  void growth(Session& s, int64_t most, float least) {
+    most = std::min(most, shape_.ahead - (int64_t)s.tree.grown.size());
+    auto nodes = s.tree.frontier(most, least, shape_.context_length - (int64_t)s.tokens.size());
     nodes.resize(s.tree.worth_growing(nodes, shape_.row_cost));
-    if (nodes.empty() || !room(s, s.cached + (long)(s.tree.grown.size() + nodes.size()))) return;
+    if (nodes.empty() || !room(s, s.cached + (int64_t)(s.tree.grown.size() + nodes.size()))) return;
     for (int32_t node : nodes) promised_ += s.tree.nodes[node].value;
-    long rows = (long)nodes.size();
+    int64_t rows = (int64_t)nodes.size();
     works_.push_back({&s, std::move(nodes), {}, rows, true});
   }
 
@@ -175,9 +187,17 @@ class Drafts {
     sequences_.clear();
     for (const Work& work : works_) lay_out(work);
     hidden_.resize(ids_.size() * model_.hidden);
-    Step step{ids_.data(), positions_.data(), sequences_.data(), pool_, hidden_.data(), (int32_t)sequences_.size(),
-              (int32_t)ids_.size(), 0, nullptr, nullptr};
-    if (decoder_.forward(step) == OUTRIDER_NO_FAULT) return attach_guesses();
+    Step step{ids_.data(),
+              positions_.data(),
+              sequences_.data(),
+              pool_,
+              hidden_.data(),
+              (int32_t)sequences_.size(),
+              (int32_t)ids_.size(),
+              0,
+              nullptr,
+              nullptr};
+    if (decoder_.forward(step) == OUTRIDER_OK) return attach_guesses();
     for (Work& work : works_) {  // an id or a position that the model does not have
       restart(*work.session);
       work.session->muted = true;
@@ -187,10 +207,10 @@ class Drafts {
   void lay_out(const Work& work) {
     const Session& s = *work.session;
     const bool chunk = work.nodes.empty();
-    const long nodes = chunk ? work.rows : (long)s.tree.grown.size();
+    const int64_t nodes = chunk ? work.rows : (int64_t)s.tree.grown.size();
     sequences_.push_back({s.pages.data(), chunk ? nullptr : work.parents.data(), (int32_t)work.rows, (int32_t)s.cached,
                           (int32_t)nodes, (int32_t)ids_.size()});
-    for (long row = 0; row < work.rows; row++) {
+    for (int64_t row = 0; row < work.rows; row++) {
       ids_.push_back(chunk ? s.tokens[s.cached + row] : s.tree.nodes[work.nodes[row]].token);
       positions_.push_back(s.cached + (chunk ? row : s.tree.nodes[work.nodes[row]].depth - 1));
     }
@@ -198,9 +218,9 @@ class Drafts {
 
   // Attaches the model's guesses below the rows that it ran on.
   void attach_guesses() {
-    long rows = 0, place = 0;
+    int64_t rows = 0, place = 0;
     for (const Work& work : works_) {
-      long drawing = !work.draws ? 0 : work.nodes.empty() ? 1 : work.rows;
+      int64_t drawing = !work.draws ? 0 : work.nodes.empty() ? 1 : work.rows;
       std::memmove(&hidden_[rows * model_.hidden], &hidden_[(place + work.rows - drawing) * model_.hidden],
                    drawing * model_.hidden * sizeof(float));
       rows += drawing;
@@ -226,12 +246,12 @@ class Drafts {
     float shares[OUTRIDER_MOST_CHILDREN];
     const uint32_t position = (uint32_t)(s.tokens.size() + s.tree.depth(node));
     const float* variates =
-        s.shaping.temperature > 0 ? own_rolls().at(s.seed, position, model_.vocabulary) : nullptr;
-    int found = guesses(logits, model_.vocabulary, s.shaping, variates, shape_.children, tokens, shares, space_);
-    for (int i = 0; i < found; i++) s.tree.add(node, tokens[i], shares[i]);
+        s.shaping.temperature > 0 ? variate_cache().at(s.seed, position, model_.vocabulary) : nullptr;
+    int32_t found = guesses(logits, model_.vocabulary, s.shaping, variates, shape_.children, tokens, shares, space_);
+    for (int32_t i = 0; i < found; i++) s.tree.add(node, tokens[i], shares[i]);
   }
 
-  outrider_decoder& decoder_;
+  Decoder& decoder_;
   const Model model_;
   const Pool pool_;
   const DraftShape shape_;
@@ -243,3 +263,5 @@ class Drafts {
   std::vector<Sequence> sequences_;
   std::vector<float> hidden_, logits_, space_;
 };
+
+}  // namespace outrider

@@ -6,6 +6,8 @@
 
 #include "abi.h"
 
+namespace outrider {
+
 struct GuessTree {
   struct Node {
     int32_t token, parent;  // -1 at the top
@@ -33,7 +35,7 @@ struct GuessTree {
   }
 
   // The most valuable nodes that are not grown yet, best first.
-  std::vector<int32_t> frontier(long most, float least_value, long max_depth) const {
+  std::vector<int32_t> frontier(int64_t most, float least_value, int64_t max_depth) const {
     std::vector<int32_t> open;
     for (int32_t n = 0; n < (int32_t)nodes.size(); n++)
       if (nodes[n].row < 0 && nodes[n].value >= least_value && nodes[n].depth < max_depth) open.push_back(n);
@@ -79,7 +81,7 @@ struct GuessTree {
   }
 
   // Writes the `most` most valuable nodes from `first` on, in the order of growth; returns their number.
-  int32_t write_best(long most, float least_value, const Trees& to, int32_t first) const {
+  int32_t write_best(int64_t most, float least_value, const Trees& to, int32_t first) const {
     std::vector<int32_t> kept, renamed(nodes.size(), -1);
     for (int32_t n = 0; n < (int32_t)nodes.size(); n++)
       if (nodes[n].value >= least_value) kept.push_back(n);
@@ -96,9 +98,9 @@ struct GuessTree {
   }
 
  private:
-  void keep_best(std::vector<int32_t>& some, long most) const {
+  void keep_best(std::vector<int32_t>& some, int64_t most) const {
     std::stable_sort(some.begin(), some.end(), [&](int32_t a, int32_t b) { return nodes[a].value > nodes[b].value; });
-    if ((long)some.size() > most) some.resize(std::max(most, 0L));
+    if ((int64_t)some.size() > most) some.resize(std::max<int64_t>(most, 0));
   }
 
   void keep_below(int32_t root, std::vector<int32_t>& rows) {
@@ -121,3 +123,5 @@ struct GuessTree {
     *this = std::move(rest);
   }
 };
+
+}  // namespace outrider

@@ -1,60 +1,77 @@
-/* The whole interface between the C++ here and its callers. C++ includes this file (abi.h) and Python reads it with cffi
-   (outrider.native.library), so it holds declarations alone, and nothing for a preprocessor.
+/* The whole interface between the C++ here and its callers. C++ includes this file (abi.h) and Python reads it with
+   cffi (outrider.native.library), so it holds declarations alone, and nothing for a preprocessor but OUTRIDER_NOEXCEPT,
+   which is `noexcept` in C++ and nothing in C.
 
-   Arrays are the caller's. Those of a model outlive its decoders, the pages of drafts outlive the drafts, and all others
-   are read or written before the call returns. */
+   Arrays are the caller's. Those of a model outlive its decoders, the pages of drafts outlive the drafts, and all
+   others are read or written before the call returns.
 
-/* Products. */
+   No exception leaves a function. One that can fail returns a status, and has then written no result. Other functions
+   neither allocate memory nor fail. */
 
-/* What codes stand for: scale * (code - zero) - minimum. See CodeFormat in quantized.py. */
-typedef struct outrider_code_format {
+typedef enum outrider_status {
+  OUTRIDER_OK,
+  OUTRIDER_BAD_ID,        /* a token id is not in the vocabulary */
+  OUTRIDER_BAD_POSITION,  /* a position is beyond the model's context */
+  OUTRIDER_BAD_PAGE,      /* a sequence names a page that the pool does not have */
+  OUTRIDER_BAD_TREE,      /* a tree has more than OUTRIDER_MOST_NODES nodes */
+  OUTRIDER_BAD_LOGIT,     /* a logit is not a number, or not below the limit */
+  OUTRIDER_OUT_OF_MEMORY, /* an allocation failed */
+  OUTRIDER_NO_THREAD,     /* the system starts no further thread */
+  OUTRIDER_FAILED         /* another error, which has no cause that a caller could remove */
+} outrider_status;
+
+/* Matmuls. */
+
+/* What quantized values (quants) stand for: scale * (quant - zero) - minimum. See QuantFormat in quantized.py. */
+typedef struct outrider_quant_format {
   int32_t bits, group, zero, has_minima, has_units;
-} outrider_code_format;
+} outrider_quant_format;
 
 typedef enum outrider_weight_kind {
   OUTRIDER_FLOAT32,
   OUTRIDER_BFLOAT16,
   OUTRIDER_FLOAT16,
-  OUTRIDER_CODES
+  OUTRIDER_QUANTIZED
 } outrider_weight_kind;
 
 typedef struct outrider_linear {
-  const void *weight; /* packed: see outrider_pack and outrider_pack_codes */
-  const float *bias;  /* [n] or null */
-  int64_t n, k;       /* output and input features */
-  int32_t kind;       /* outrider_weight_kind */
-  outrider_code_format format; /* of codes */
+  const void* weight;           /* packed: see outrider_pack, outrider_pack_quants and outrider_pack_blocks */
+  const float* bias;            /* [n] or null */
+  int64_t n, k;                 /* output and input features */
+  int32_t kind;                 /* outrider_weight_kind */
+  outrider_quant_format format; /* of a quantized weight */
 } outrider_linear;
 
-typedef enum outrider_product_limits { OUTRIDER_MOST_PARTS = 3 } outrider_product_limits;
+typedef enum outrider_projection_limits { OUTRIDER_MOST_PARTS = 3 } outrider_projection_limits;
 
-/* Products of the same rows, whose results stand side by side. */
-typedef struct outrider_product {
+/* One or more weights that the same rows are multiplied by, as in a fused QKV projection: results stand side by side.
+ */
+typedef struct outrider_projection {
   outrider_linear parts[3];
   int32_t count;
-} outrider_product;
+} outrider_projection;
 
-/* Bytes of a packed weight that is not in codes. */
-int64_t outrider_packed_size(int64_t n, int64_t k, int32_t kind);
-/* Packs a weight [n, k] that is not in codes. */
-void outrider_pack(void *to, const void *from, int64_t n, int64_t k, int32_t kind);
+/* Bytes of a packed weight that is not quantized. */
+int64_t outrider_packed_size(int64_t n, int64_t k, int32_t kind) OUTRIDER_NOEXCEPT;
+/* Packs a weight [n, k] that is not quantized. */
+void outrider_pack(void* to, const void* from, int64_t n, int64_t k, int32_t kind) OUTRIDER_NOEXCEPT;
 
-/* Codes of n output features: see Codes in quantized.py. */
-typedef struct outrider_codes {
-  const uint8_t *codes;                        /* [n, k] */
-  const float *scales, *minima;                /* [n, k / group] */
-  const float *scale_units, *minimum_units;    /* [n, k / 256] */
+/* The quantized weights of n output features: see Quants in quantized.py. */
+typedef struct outrider_quants {
+  const uint8_t* quants;                    /* [n, k] */
+  const float *scales, *minima;             /* [n, k / group] */
+  const float *scale_units, *minimum_units; /* [n, k / 256] */
   int64_t n, k;
-  outrider_code_format format;
-} outrider_codes;
+  outrider_quant_format format;
+} outrider_quants;
 
-/* Output features of packed codes that lie together. */
-typedef enum outrider_code_limits { OUTRIDER_STRIP = 16 } outrider_code_limits;
+/* Output features of a packed quantized weight that lie together. */
+typedef enum outrider_quant_limits { OUTRIDER_STRIP = 16 } outrider_quant_limits;
 
-/* Bytes of a strip of packed codes; 0 where there is no product for such codes. */
-int64_t outrider_strip_size(int64_t k, const outrider_code_format *format);
-/* Packs codes; all calls for a weight but the last have whole strips. */
-void outrider_pack_codes(void *to, const outrider_codes *codes);
+/* Bytes of a strip of a packed quantized weight; 0 where there is no matmul for the format. */
+int64_t outrider_strip_size(int64_t k, const outrider_quant_format* format) OUTRIDER_NOEXCEPT;
+/* Packs quantized weights; all calls for a weight but the last have whole strips. */
+void outrider_pack_quants(void* to, const outrider_quants* quants) OUTRIDER_NOEXCEPT;
 
 /* Types of blocks in GGUF files, by their names in ggml. */
 typedef enum outrider_block_kind {
@@ -70,124 +87,128 @@ typedef enum outrider_block_kind {
 
 /* Blocks of n output features, each of which is one of the rows: see Blocks in quantized.py. */
 typedef struct outrider_blocks {
-  const uint8_t *blocks; /* of rows of k elements, row after row */
-  const int64_t *rows;   /* [n] */
+  const uint8_t* blocks; /* of rows of k elements, row after row */
+  const int64_t* rows;   /* [n] */
   int64_t n, k;
   int32_t kind; /* outrider_block_kind */
-  outrider_code_format format;
+  outrider_quant_format format;
 } outrider_blocks;
 
-/* Packs blocks as the codes that they stand for; all calls for a weight but the last have whole strips. */
-void outrider_pack_blocks(void *to, const outrider_blocks *blocks);
+/* The same from blocks of ggml's types. */
+outrider_status outrider_pack_blocks(void* to, const outrider_blocks* blocks) OUTRIDER_NOEXCEPT;
 
 /* Pages of keys and values. */
 
 typedef struct outrider_pool {
-  void *data;           /* [layers, pages * page_size, 2, kv_heads, head_dim] */
+  void* data;           /* [layers, pages * page_size, 2, kv_heads, head_dim] */
   int64_t layer_stride; /* elements from a layer to the next */
-  float *scales;        /* [layers, pages * page_size, 2, kv_heads] of codes in int8, else null */
+  float* scales;        /* [layers, pages * page_size, 2, kv_heads] of keys and values in int8, else null */
   int32_t layers, pages, page_size, kv_heads, head_dim;
-  int32_t packed; /* pairs of bfloat16 or of codes; else side by side, float32 or codes */
+  int32_t packed; /* pairs of bfloat16 or of int8; else side by side, float32 or int8 */
 } outrider_pool;
 
-/* Moves n tokens: each slot of `places` gets the token that was at its source before, in all layers. */
-void outrider_move(const outrider_pool *pool, int64_t n, const int64_t *sources, const int64_t *places);
+/* Moves n tokens: each slot of `places` gets the token that was at its source before, in all layers. Moves nothing
+   where it fails. */
+outrider_status outrider_move(const outrider_pool* pool, int64_t n, const int64_t* sources,
+                              const int64_t* places) OUTRIDER_NOEXCEPT;
 
 /* The decoder. */
 
 typedef struct outrider_expert {
-  outrider_product gate_up, down;
+  outrider_projection gate_up, down;
 } outrider_expert;
 
 typedef struct outrider_layer {
-  const float *attention_norm; /* [hidden] or null */
-  outrider_product qkv;
-  const float *head_norm; /* [heads + kv_heads, head_dim] or null */
-  const float *key_balance; /* [heads + kv_heads, head_dim], factors behind the norms, or null */
-  const float *turns;     /* [positions, head_dim / 2, 2]: cosine and sine */
-  int32_t window;         /* latest positions that a row sees, its own included; 0 is all */
-  outrider_product output;
-  const float *after_attention;   /* [hidden], norm of the attention's result, or null */
-  const float *feed_forward_norm; /* [hidden] or null */
-  outrider_product gate_up, down; /* where there are no experts */
-  outrider_product router;
-  const outrider_expert *experts;    /* [experts] or null */
-  const float *after_feed_forward;   /* [hidden], norm of the block's result, or null */
+  const float* attention_norm; /* [hidden] or null */
+  outrider_projection qkv;
+  const float* head_norm;   /* [heads + kv_heads, head_dim] or null */
+  const float* key_balance; /* [heads + kv_heads, head_dim], factors behind the norms, or null */
+  const float* rope;        /* [positions, head_dim / 2, 2]: cosine and sine */
+  int32_t window;           /* latest positions that a row sees, its own included; 0 is all */
+  outrider_projection output;
+  const float* after_attention;      /* [hidden], norm of the attention's result, or null */
+  const float* feed_forward_norm;    /* [hidden] or null */
+  outrider_projection gate_up, down; /* where there are no experts */
+  outrider_projection router;
+  const outrider_expert* experts;  /* [experts] or null */
+  const float* after_feed_forward; /* [hidden], norm of the block's result, or null */
 } outrider_layer;
 
 typedef struct outrider_model {
   int32_t hidden, heads, kv_heads, head_dim, intermediate, layers;
-  int32_t is_bf16; /* keys and values may be kept in bfloat16 */
-  int32_t threads; /* that run a step together */
-  int32_t gelu;    /* whether the gate's activation is gelu; else silu */
+  int32_t is_bf16;                              /* keys and values may be kept in bfloat16 */
+  int32_t threads;                              /* that run a step together */
+  int32_t gelu;                                 /* whether the gate's activation is gelu; else silu */
   int32_t experts, active, expert_intermediate; /* of a layer, of a row, and the width of an expert */
-  int32_t normed;  /* whether the shares of a row's experts are divided by their sum */
-  float eps;       /* of the norms */
+  int32_t normed;                               /* whether the shares of a row's experts are divided by their sum */
+  float eps;                                    /* of the norms */
   float query_scale, embedding_scale;
   int64_t vocabulary, positions;
-  int64_t shared;        /* products, rows times weights, from which on a step is shared among the threads */
-  outrider_linear embedding; /* [vocabulary, hidden]; not packed unless in codes */
-  const float *norm;     /* [hidden] */
-  const outrider_layer *layer; /* [layers] */
-  outrider_product logits;
+  int64_t shared;              /* multiply-adds from which on a step is shared among the threads */
+  outrider_linear embedding;   /* [vocabulary, hidden]; not packed unless quantized */
+  const float* norm;           /* [hidden] */
+  const outrider_layer* layer; /* [layers] */
+  outrider_projection logits;
 } outrider_model;
 
+typedef enum outrider_step_limits { OUTRIDER_MOST_NODES = 4096 } outrider_step_limits;
+
 typedef struct outrider_sequence {
-  const int32_t *pages;
-  const int32_t *parents; /* [nodes], -1 at the top; null for a causal chunk */
+  const int32_t* pages;
+  const int32_t* parents; /* [nodes], an earlier node or -1 at the top; null for a causal chunk */
   int32_t rows;           /* in this step */
   int32_t context;        /* tokens in front of the nodes */
-  int32_t nodes;          /* rows of this step and of earlier ones */
+  int32_t nodes;          /* rows of this step and of earlier ones; of a tree up to OUTRIDER_MOST_NODES */
   int32_t first_row;      /* in the step */
 } outrider_sequence;
 
 typedef struct outrider_step {
   const int64_t *ids, *positions; /* [rows] */
-  const outrider_sequence *sequences;
+  const outrider_sequence* sequences;
   outrider_pool pool;
-  float *hidden; /* [rows, hidden]: the result */
+  float* hidden; /* [rows, hidden]: the result */
   int32_t count; /* of the sequences */
   int32_t rows;
-  int32_t taps;          /* number of states that are kept of each row */
-  const int32_t *layers; /* [taps]: the layer that a state enters; behind the last one comes the last norm, then the end */
-  float *states;         /* [rows, taps, hidden]: a further result */
+  int32_t taps; /* number of states that are kept of each row */
+  const int32_t*
+      layers;    /* [taps]: the layer that a state enters; behind the last one comes the last norm, then the end */
+  float* states; /* [rows, taps, hidden]: a further result */
 } outrider_step;
-
-typedef enum outrider_fault {
-  OUTRIDER_NO_FAULT,
-  OUTRIDER_BAD_ID,
-  OUTRIDER_BAD_POSITION,
-  OUTRIDER_BAD_PAGE
-} outrider_fault;
 
 typedef struct outrider_decoder outrider_decoder;
 
-/* Whether the model multiplies pairs: its pages of bfloat16 and int8 are packed then; else there is no bfloat16. */
-int32_t outrider_packs_pages(const outrider_model *model);
-outrider_decoder *outrider_decoder_new(const outrider_model *model);
-void outrider_decoder_free(outrider_decoder *decoder);
-outrider_fault outrider_decoder_forward(outrider_decoder *decoder, const outrider_step *step);
+/* Whether the model's attention multiplies pairs: its pages of bfloat16 and int8 are packed then; else there is no
+ * bfloat16. */
+int32_t outrider_packs_pages(const outrider_model* model) OUTRIDER_NOEXCEPT;
+outrider_status outrider_decoder_new(const outrider_model* model, outrider_decoder** decoder) OUTRIDER_NOEXCEPT;
+void outrider_decoder_free(outrider_decoder* decoder) OUTRIDER_NOEXCEPT;
+/* Where it fails, the keys and values of the step's rows are not to be read. */
+outrider_status outrider_decoder_forward(outrider_decoder* decoder, const outrider_step* step) OUTRIDER_NOEXCEPT;
 /* float32 [rows, vocabulary] of [rows, hidden] that `forward` wrote. */
-void outrider_decoder_logits(outrider_decoder *decoder, const float *hidden, int64_t rows, float *out);
+outrider_status outrider_decoder_logits(outrider_decoder* decoder, const float* hidden, int64_t rows,
+                                        float* out) OUTRIDER_NOEXCEPT;
 /* float32 [rows, hidden] of ids of the vocabulary: what enters the first layer. */
-void outrider_decoder_embed(const outrider_decoder *decoder, const int64_t *ids, int64_t rows, float *out);
+void outrider_decoder_embed(const outrider_decoder* decoder, const int64_t* ids, int64_t rows,
+                            float* out) OUTRIDER_NOEXCEPT;
 
 /* The draw. */
 
 /* Float32 [n, vocabulary] variates, a row for each seed and position. */
-void outrider_roll(const uint64_t *seeds, const int64_t *positions, int64_t n, int64_t vocabulary, float *out);
+void outrider_variates(const uint64_t* seeds, const int64_t* positions, int64_t n, int64_t vocabulary,
+                       float* out) OUTRIDER_NOEXCEPT;
 
 typedef struct outrider_race_rows {
-  const float *logits; /* [n, vocabulary] */
-  const uint64_t *seeds;
-  const int64_t *positions;
-  const float *temperatures; /* [n], like seeds and positions */
+  const float* logits; /* [n, vocabulary] */
+  const uint64_t* seeds;
+  const int64_t* positions;
+  const float* temperatures; /* [n], like seeds and positions */
   int64_t n, vocabulary;
 } outrider_race_rows;
 
 /* Writes int64 [n] tokens that rows draw, -1 where nothing can be drawn; greedy where the temperature is below
-   `greedy_below`. Returns whether all logits are numbers below `limit`; if not, the tokens are meaningless. */
-int32_t outrider_race(const outrider_race_rows *rows, float greedy_below, float limit, int64_t *tokens);
+   `greedy_below`. OUTRIDER_BAD_LOGIT where a logit is not a number below `limit`. */
+outrider_status outrider_race(const outrider_race_rows* rows, float greedy_below, float limit,
+                              int64_t* tokens) OUTRIDER_NOEXCEPT;
 
 /* Trees of guesses, written one behind the other. */
 
@@ -198,9 +219,10 @@ typedef struct outrider_tree {
 } outrider_tree;
 
 typedef struct outrider_trees {
-  outrider_tree *trees;
+  outrider_tree* trees;
   int32_t *tokens, *parents; /* a parent is the index of a node within its tree, -1 at the top */
-  double *confidences;       /* of a node, given that its parent is right */
+  double* confidences;       /* of a node, given that its parent is right */
+  int32_t count;             /* of the trees, written by each call */
 } outrider_trees;
 
 /* Trees that a draft model grows. */
@@ -228,7 +250,7 @@ typedef struct outrider_draft_opening {
   int64_t number;
   uint64_t seed;
   outrider_shaping shaping;
-  const int32_t *tokens; /* [count], so far */
+  const int32_t* tokens; /* [count], so far */
   int32_t count;
   int32_t most; /* nodes of the largest useful tree */
 } outrider_draft_opening;
@@ -242,27 +264,27 @@ typedef struct outrider_draft_run {
 
 typedef struct outrider_drafts outrider_drafts;
 
-/* `pool` has empty pages of the decoder's kind. */
-outrider_drafts *outrider_drafts_new(outrider_decoder *decoder, const outrider_model *model, const outrider_pool *pool,
-                                     const outrider_draft_shape *shape);
-void outrider_drafts_free(outrider_drafts *drafts);
+/* `pool` has empty pages of the decoder's kind. Drafts whose call failed have no session. */
+outrider_status outrider_drafts_new(outrider_decoder* decoder, const outrider_model* model, const outrider_pool* pool,
+                                    const outrider_draft_shape* shape, outrider_drafts** drafts) OUTRIDER_NOEXCEPT;
+void outrider_drafts_free(outrider_drafts* drafts) OUTRIDER_NOEXCEPT;
 /* Starts a session, in place of one of the same number. */
-void outrider_drafts_open(outrider_drafts *drafts, const outrider_draft_opening *opening);
+outrider_status outrider_drafts_open(outrider_drafts* drafts, const outrider_draft_opening* opening) OUTRIDER_NOEXCEPT;
 /* Appends decided tokens to a sequence of `length`; a session of another length ends. */
-void outrider_drafts_commit(outrider_drafts *drafts, int64_t number, int32_t length, const int32_t *tokens, int32_t count);
+outrider_status outrider_drafts_commit(outrider_drafts* drafts, int64_t number, int32_t length, const int32_t* tokens,
+                                       int32_t count) OUTRIDER_NOEXCEPT;
 /* Grows nothing more for a session until tokens are decided again. */
-void outrider_drafts_rest(outrider_drafts *drafts, int64_t number);
-void outrider_drafts_close(outrider_drafts *drafts, int64_t number);
-int32_t outrider_drafts_free_pages(const outrider_drafts *drafts);
+void outrider_drafts_rest(outrider_drafts* drafts, int64_t number) OUTRIDER_NOEXCEPT;
+void outrider_drafts_close(outrider_drafts* drafts, int64_t number) OUTRIDER_NOEXCEPT;
+int32_t outrider_drafts_free_pages(const outrider_drafts* drafts) OUTRIDER_NOEXCEPT;
 /* Whether a session has decided tokens that the model has not read. */
-int32_t outrider_drafts_reading(const outrider_drafts *drafts);
+int32_t outrider_drafts_reading(const outrider_drafts* drafts) OUTRIDER_NOEXCEPT;
 /* Plans the next run, which grows no node less likely than `least`; replaces a plan that was not run. */
-void outrider_drafts_plan(outrider_drafts *drafts, float least, outrider_draft_run *run);
+outrider_status outrider_drafts_plan(outrider_drafts* drafts, float least, outrider_draft_run* run) OUTRIDER_NOEXCEPT;
 /* Runs the model as last planned. */
-void outrider_drafts_run(outrider_drafts *drafts);
-/* Writes the trees that have improved, each of at most `most` nodes; returns their number. There must be room for one
-   of each session. */
-int32_t outrider_drafts_write(outrider_drafts *drafts, int32_t most, const outrider_trees *to);
+outrider_status outrider_drafts_run(outrider_drafts* drafts) OUTRIDER_NOEXCEPT;
+/* Writes the trees that have improved, each of at most `most` nodes. There must be room for one of each session. */
+outrider_status outrider_drafts_write(outrider_drafts* drafts, int32_t most, outrider_trees* to) OUTRIDER_NOEXCEPT;
 
 /* Trees from suffix automata. */
 
@@ -274,8 +296,8 @@ typedef struct outrider_suffix_shape {
 
 typedef struct outrider_suffix_opening {
   int64_t number;
-  const int32_t *tokens; /* [count], so far */
-  const char *tenant;    /* [tenant_size] bytes */
+  const int32_t* tokens; /* [count], so far */
+  const char* tenant;    /* [tenant_size] bytes */
   int32_t count;
   int32_t prompt; /* how many of the tokens are the prompt */
   int32_t most;   /* guesses of a tree */
@@ -284,32 +306,37 @@ typedef struct outrider_suffix_opening {
 
 /* Decided tokens of several sessions. */
 typedef struct outrider_suffix_commits {
-  const int64_t *numbers; /* [size] sessions */
-  const int32_t *counts;  /* [size] tokens of each */
-  const int32_t *tokens;  /* session after session */
+  const int64_t* numbers; /* [size] sessions */
+  const int32_t* counts;  /* [size] tokens of each */
+  const int32_t* tokens;  /* session after session */
   int64_t size;
 } outrider_suffix_commits;
 
 typedef struct outrider_suffixes outrider_suffixes;
 
-outrider_suffixes *outrider_suffixes_new(const outrider_suffix_shape *shape);
-void outrider_suffixes_free(outrider_suffixes *suffixes);
+/* Suffixes whose call failed have no session and remember no answer: also a failed `forget` forgets. */
+outrider_status outrider_suffixes_new(const outrider_suffix_shape* shape,
+                                      outrider_suffixes** suffixes) OUTRIDER_NOEXCEPT;
+void outrider_suffixes_free(outrider_suffixes* suffixes) OUTRIDER_NOEXCEPT;
 /* Starts a session, in place of one of the same number. */
-void outrider_suffixes_open(outrider_suffixes *suffixes, const outrider_suffix_opening *opening);
-void outrider_suffixes_commit(outrider_suffixes *suffixes, const outrider_suffix_commits *commits);
+outrider_status outrider_suffixes_open(outrider_suffixes* suffixes,
+                                       const outrider_suffix_opening* opening) OUTRIDER_NOEXCEPT;
+outrider_status outrider_suffixes_commit(outrider_suffixes* suffixes,
+                                         const outrider_suffix_commits* commits) OUTRIDER_NOEXCEPT;
 /* Forgets a session, and keeps its answer for the tenant's later ones. */
-void outrider_suffixes_close(outrider_suffixes *suffixes, int64_t number);
+outrider_status outrider_suffixes_close(outrider_suffixes* suffixes, int64_t number) OUTRIDER_NOEXCEPT;
 /* Drops the sessions and the answers of a tenant, whose name has `tenant_size` bytes; overwrites their memory. */
-void outrider_suffixes_forget(outrider_suffixes *suffixes, const char *tenant, int32_t tenant_size);
-/* Reads a bounded number of new tokens, and writes a tree for each session whose tokens have changed; returns their
-   number. There must be room for one of each session. */
-int32_t outrider_suffixes_write(outrider_suffixes *suffixes, const outrider_trees *to);
+outrider_status outrider_suffixes_forget(outrider_suffixes* suffixes, const char* tenant,
+                                         int32_t tenant_size) OUTRIDER_NOEXCEPT;
+/* Reads a bounded number of new tokens, and writes a tree for each session whose tokens have changed. There must be
+   room for one of each session. */
+outrider_status outrider_suffixes_write(outrider_suffixes* suffixes, outrider_trees* to) OUTRIDER_NOEXCEPT;
 /* Memory held for sequences and answers. */
-int64_t outrider_suffixes_bytes(const outrider_suffixes *suffixes);
+int64_t outrider_suffixes_bytes(const outrider_suffixes* suffixes) OUTRIDER_NOEXCEPT;
 
 /* The library. */
 
 /* SHA-256 of this file, in hexadecimal, as it was when the library was compiled. */
-const char *outrider_abi(void);
+const char* outrider_abi(void) OUTRIDER_NOEXCEPT;
 /* Whether this machine lets the library run. */
-int32_t outrider_usable(void);
+int32_t outrider_usable(void) OUTRIDER_NOEXCEPT;

@@ -6,16 +6,19 @@
 #include <vector>
 
 #include "abi.h"
-#include "dice.h"
+#include "philox.h"
 #include "vector.h"
 
+namespace outrider {
+
 // A cache of recent positions' variates, over one vocabulary.
-class Rolls {
+class VariateCache {
  public:
-  const float* at(uint64_t seed, uint32_t position, long vocabulary) {
+  const float* at(uint64_t seed, uint32_t position, int64_t vocabulary) {
     if (vocabulary != vocabulary_) {
+      vocabulary_ = 0;  // until there are entries
       entries_.clear();
-      entries_.resize(std::clamp<long>((1L << 20) / vocabulary, 16, 256));
+      entries_.resize(std::clamp<int64_t>((int64_t{1} << 20) / vocabulary, 16, 256));
       vocabulary_ = vocabulary;
     }
     Entry& entry = entries_[(position + (seed * 0x9E3779B97F4A7C15ull >> 32)) % entries_.size()];
@@ -23,7 +26,7 @@ class Rolls {
       entry.variates.resize(vocabulary);
       entry.seed = seed;
       entry.position = position;
-      roll(seed, position, vocabulary, entry.variates.data());
+      log_exponentials(seed, position, vocabulary, entry.variates.data());
     }
     return entry.variates.data();
   }
@@ -35,15 +38,15 @@ class Rolls {
     std::vector<float> variates;
   };
   std::vector<Entry> entries_;
-  long vocabulary_ = 0;
+  int64_t vocabulary_ = 0;
 };
 
-static Rolls& own_rolls() {
-  static thread_local Rolls rolls;
-  return rolls;
+static inline VariateCache& variate_cache() {
+  static thread_local VariateCache cache;
+  return cache;
 }
 
-static inline f32x16 load_some(const float* p, long count, float rest) {
+static inline f32x16 load_some(const float* p, int64_t count, float rest) {
   if (count >= LANES) return load(p);
   f32x16 v = splat(rest);
   std::memcpy((void*)&v, p, count * sizeof(float));
@@ -52,41 +55,41 @@ static inline f32x16 load_some(const float* p, long count, float rest) {
 
 struct Best {
   float value = -INFINITY;
-  long token = -1;
+  int64_t token = -1;
 };
 
 // The highest of n scores, of which `score(i, count)` returns sixteen from i on; none where all are minus infinity.
 template <class Score>
-static inline Best best_of(long n, const Score& score) {
+static inline Best best_of(int64_t n, const Score& score) {
   f32x16 highest = splat(-INFINITY);
   i32x16 tokens = i32x16{} - 1, here = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  for (long i = 0; i < n; i += LANES, here += 16) {
+  for (int64_t i = 0; i < n; i += LANES, here += 16) {
     keep_higher(score(i, n - i), here, highest, tokens);
   }
   Best best;
-  for (int lane = 0; lane < LANES; lane++)
+  for (int32_t lane = 0; lane < LANES; lane++)
     if (tokens[lane] >= 0 && (highest[lane] > best.value || (highest[lane] == best.value && tokens[lane] < best.token)))
       best = {highest[lane], tokens[lane]};
   return best;
 }
 
 // One row's token, -1 where all are impossible; `broken` is set where a logit is not a number, or `limit` or more.
-static long race(const float* logits, long vocabulary, float temperature, const float* variates, float limit,
-                 bool& broken) {
+static int64_t race(const float* logits, int64_t vocabulary, float temperature, const float* variates, float limit,
+                    bool& broken) {
   i32x16 fine = i32x16{} - 1;
-  Best best = best_of(vocabulary, [&](long i, long count) {
+  Best best = best_of(vocabulary, [&](int64_t i, int64_t count) {
     f32x16 v = load_some(logits + i, count, -INFINITY);
     fine &= below(v, limit);
     if (!variates) return v;
     if (temperature != 1.0f) v = v / temperature;
     return v - load_some(variates + i, count, 0.0f);
   });
-  for (int lane = 0; lane < LANES; lane++) broken |= !fine[lane];
+  for (int32_t lane = 0; lane < LANES; lane++) broken |= !fine[lane];
   return best.token;
 }
 
 // The least logit that is kept, approximately: ties are ignored, and the nucleus is found by bisection.
-static float least_kept(const float* logits, long n, const Shaping& shaping, std::vector<float>& space) {
+static float least_kept(const float* logits, int64_t n, const Shaping& shaping, std::vector<float>& space) {
   float least = -INFINITY;
   if (shaping.top_k > 0 && shaping.top_k < n) {
     space.assign(logits, logits + n);
@@ -98,14 +101,14 @@ static float least_kept(const float* logits, long n, const Shaping& shaping, std
   if (shaping.top_p >= 1) return least;
   auto mass = [&](float from) {
     f32x16 sums{};
-    for (long i = 0; i < n; i += LANES) {
+    for (int64_t i = 0; i < n; i += LANES) {
       f32x16 v = load_some(logits + i, n - i, -INFINITY);
       sums += v >= from ? exp2((v - most) * 1.44269504f) : f32x16{};
     }
     return sum(sums);
   };
   float low = most - 40.0f, high = most, wanted = shaping.top_p * mass(std::max(least, low));
-  for (int halving = 0; halving < 24; halving++) {
+  for (int32_t halving = 0; halving < 24; halving++) {
     float middle = 0.5f * (low + high);
     (mass(middle) >= wanted ? low : high) = middle;
   }
@@ -115,15 +118,15 @@ static float least_kept(const float* logits, long n, const Shaping& shaping, std
 // The scores of a row in blocks, each with its highest score, to find the best ones one after another.
 class Ranking {
  public:
-  // `score(i, count)` returns the sixteen scores from i on, or the last `count`; if they are `changed`, they are written
-  // to `scores`.
+  // `score(i, count)` returns the sixteen scores from i on, or the last `count`; if they are `changed`, they are
+  // written to `scores`.
   template <class Score>
-  Ranking(float* scores, long n, bool changed, std::vector<float>& space, const Score& score)
+  Ranking(float* scores, int64_t n, bool changed, std::vector<float>& space, const Score& score)
       : scores_(scores), n_(n), tops_(space) {
     tops_.clear();
-    for (long block = 0; block < n; block += SIZE) {
+    for (int64_t block = 0; block < n; block += SIZE) {
       f32x16 top = splat(-INFINITY);
-      for (long i = block; i < std::min(block + SIZE, n); i += LANES) {
+      for (int64_t i = block; i < std::min(block + SIZE, n); i += LANES) {
         const f32x16 v = score(i, n - i);
         if (changed) std::memcpy(scores + i, &v, std::min(n - i, LANES) * sizeof(float));
         top = max(v, top);
@@ -135,40 +138,42 @@ class Ranking {
   // The highest score, with the lowest token that has it.
   Best best() const {
     const float* tops = tops_.data();
-    Best found = best_of((long)tops_.size(), [&](long i, long count) { return load_some(tops + i, count, -INFINITY); });
+    Best found =
+        best_of((int64_t)tops_.size(), [&](int64_t i, int64_t count) { return load_some(tops + i, count, -INFINITY); });
     if (found.token < 0) return found;
     found.token *= SIZE;
     while (scores_[found.token] != found.value) found.token++;
     return found;
   }
 
-  void take_out(long token) {
+  void take_out(int64_t token) {
     scores_[token] = -INFINITY;
-    const long block = token / SIZE * SIZE;
+    const int64_t block = token / SIZE * SIZE;
     f32x16 top = splat(-INFINITY);
-    for (long i = block; i < std::min(block + SIZE, n_); i += LANES)
+    for (int64_t i = block; i < std::min(block + SIZE, n_); i += LANES)
       top = max(load_some(scores_ + i, n_ - i, -INFINITY), top);
     tops_[block / SIZE] = largest(top);
   }
 
  private:
-  static constexpr long SIZE = 64;
+  static constexpr int64_t SIZE = 64;
   float* const scores_;
-  const long n_;
+  const int64_t n_;
   std::vector<float>& tops_;
 };
 
 // Replaces a row's logits by their scores in the race.
-static Ranking ranked(float* logits, long n, const Shaping& shaping, const float* variates, std::vector<float>& space) {
+static Ranking ranked(float* logits, int64_t n, const Shaping& shaping, const float* variates,
+                      std::vector<float>& space) {
   if (!variates)
-    return {logits, n, false, space, [&](long i, long count) { return load_some(logits + i, count, -INFINITY); }};
+    return {logits, n, false, space, [&](int64_t i, int64_t count) { return load_some(logits + i, count, -INFINITY); }};
   float least = -INFINITY, temperature = shaping.temperature;
   if (shaping.top_k > 0 || shaping.top_p < 1 || shaping.min_p > 0) {
-    for (long i = 0; i < n; i++) logits[i] /= temperature;
+    for (int64_t i = 0; i < n; i++) logits[i] /= temperature;
     least = least_kept(logits, n, shaping, space);
     temperature = 1;
   }
-  return {logits, n, true, space, [&](long i, long count) {
+  return {logits, n, true, space, [&](int64_t i, int64_t count) {
             f32x16 v = load_some(logits + i, count, -INFINITY);
             if (temperature != 1) v /= temperature;
             return (v < least ? splat(-INFINITY) : v) - load_some(variates + i, count, 0.0f);
@@ -176,16 +181,16 @@ static Ranking ranked(float* logits, long n, const Shaping& shaping, const float
 }
 
 // Writes a drafter's best guesses at one row's draw, best first, with their shares of the race; returns their number.
-static int guesses(float* logits, long n, const Shaping& shaping, const float* variates, int most, int32_t* tokens,
-                   float* shares, std::vector<float>& space) {
+static int32_t guesses(float* logits, int64_t n, const Shaping& shaping, const float* variates, int32_t most,
+                       int32_t* tokens, float* shares, std::vector<float>& space) {
   Ranking ranking = ranked(logits, n, shaping, variates, space);
   const Best first = ranking.best();
   if (first.token < 0 || !std::isfinite(first.value)) return 0;
   f32x16 sums{};
-  for (long i = 0; i < n; i += LANES)
+  for (int64_t i = 0; i < n; i += LANES)
     sums += exp2((load_some(logits + i, n - i, -INFINITY) - first.value) * 1.44269504f);
   const float total = sum(sums);
-  int found = 0;
+  int32_t found = 0;
   for (Best best = first; found < most && best.token >= 0 && std::isfinite(best.value); best = ranking.best()) {
     tokens[found] = (int32_t)best.token;
     shares[found++] = std::min(std::exp(best.value - first.value) / total, 1.0f);
@@ -193,3 +198,5 @@ static int guesses(float* logits, long n, const Shaping& shaping, const float* v
   }
   return found;
 }
+
+}  // namespace outrider

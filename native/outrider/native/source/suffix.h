@@ -10,6 +10,8 @@
 #include "abi.h"
 #include "suffix_automaton.h"
 
+namespace outrider {
+
 // A tenant's recent answers in two automata: when the young one is full, it replaces the old one.
 struct TenantMemory {
   struct AnswerAutomaton {
@@ -19,11 +21,11 @@ struct TenantMemory {
   std::unique_ptr<AnswerAutomaton> old, young;
 
   void append(int32_t token, int32_t each, int64_t& ids) {
-    if (young->text.size() >= each) turn(ids);
+    if (young->text.size() >= each) rotate(ids);
     young->text.append(token);
   }
 
-  void turn(int64_t& ids) {
+  void rotate(int64_t& ids) {
     old = std::move(young);
     young = std::make_unique<AnswerAutomaton>();
     young->id = ids++;
@@ -31,14 +33,14 @@ struct TenantMemory {
 };
 
 // As outrider.engine.speculation.drafters.matches defines it.
-static inline double match_confidence(int64_t length) { return length > 1 ? 1 - 1.0 / length : 0.3; }
+static inline double match_confidence(int64_t length) { return length > 1 ? 1 - 1.0 / (double)length : 0.3; }
 
 // A tree under construction, grown from the likeliest followers in all automata.
 class SuffixGrowth {
  public:
   static constexpr int32_t END = -1;  // of an answer
 
-  void clear() {
+  void clear() noexcept {
     open_.clear();
     order_ = 0;
   }
@@ -47,10 +49,10 @@ class SuffixGrowth {
   void look(const SuffixAutomaton& text, SuffixAutomaton::Run run, int32_t parent, double value) {
     SuffixAutomaton::Follower found[CHILDREN];
     int64_t total;
-    const int count = text.followers(run.state, CHILDREN, found, total);
-    for (int i = 0; i < count; i++) {
+    const int32_t count = text.followers(run.state, CHILDREN, found, total);
+    for (int32_t i = 0; i < count; i++) {
       if (found[i].token == END || !found[i].count) continue;
-      const double sure = (double)found[i].count / total * match_confidence(run.length);
+      const double sure = (double)found[i].count / (double)total * match_confidence(run.length);
       open_.push_back({value * sure, sure, &text, order_++, parent, found[i].token, {found[i].state, run.length + 1}});
       std::push_heap(open_.begin(), open_.end());
     }
@@ -76,7 +78,7 @@ class SuffixGrowth {
   }
 
  private:
-  static constexpr int CHILDREN = 4;
+  static constexpr int32_t CHILDREN = 4;
   struct Entry {
     double value, sure;
     const SuffixAutomaton* text;
@@ -93,6 +95,16 @@ class SuffixGrowth {
 class Suffixes {
  public:
   explicit Suffixes(const SuffixShape& shape) : shape_(shape), each_(std::max(shape.tokens / 2, 1)) {}
+
+  // Ends all sessions, and forgets all answers.
+  void reset() noexcept {
+    growth_.clear();
+    stale_.clear();
+    sessions_.clear();
+    answers_.clear();
+    by_tenant_.clear();
+    memories_.clear();
+  }
 
   void open(const SuffixOpening& opening) {
     Session& s = sessions_[opening.number];
@@ -137,9 +149,9 @@ class Suffixes {
       stale_.erase(std::remove(stale_.begin(), stale_.end(), session->first), stale_.end());
       sessions_.erase(session);
     }
-    answers_.erase(std::remove_if(answers_.begin(), answers_.end(),
-                                  [&](const Answer& answer) { return answer.tenant == tenant; }),
-                   answers_.end());
+    answers_.erase(
+        std::remove_if(answers_.begin(), answers_.end(), [&](const Answer& answer) { return answer.tenant == tenant; }),
+        answers_.end());
     const auto found = by_tenant_.find(tenant);
     if (found == by_tenant_.end()) return;
     memories_.erase(found->second);
@@ -173,8 +185,7 @@ class Suffixes {
   // Memory held for sequences and answers.
   int64_t bytes() const {
     size_t sum = 0;
-    for (const auto& each : sessions_)
-      sum += each.second.tokens.capacity() * sizeof(int32_t) + each.second.own.bytes();
+    for (const auto& each : sessions_) sum += each.second.tokens.capacity() * sizeof(int32_t) + each.second.own.bytes();
     for (const auto& [tenant, memory] : memories_)
       sum += memory.young->text.bytes() + (memory.old ? memory.old->text.bytes() : 0);
     for (const Answer& answer : answers_) sum += answer.tokens.capacity() * sizeof(int32_t);
@@ -257,7 +268,7 @@ class Suffixes {
       return found->second->second;
     }
     memories_.emplace_back(tenant, TenantMemory{});
-    memories_.back().second.turn(ids_);
+    memories_.back().second.rotate(ids_);
     by_tenant_[tenant] = std::prev(memories_.end());
     if ((int64_t)memories_.size() > shape_.tenants) {
       by_tenant_.erase(memories_.front().first);
@@ -276,3 +287,5 @@ class Suffixes {
   SuffixGrowth growth_;
   int64_t ids_ = 0;
 };
+
+}  // namespace outrider

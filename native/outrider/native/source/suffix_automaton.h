@@ -6,6 +6,8 @@
 
 #include "wiped.h"
 
+namespace outrider {
+
 // An edge: a token and the state to which it leads.
 struct Edge {
   int32_t token, state;
@@ -98,16 +100,16 @@ class SuffixAutomaton {
 
   // Writes the `most` most frequent followers of a non-empty run to `to`, the greater token first among equals, and
   // returns their number. `total` is the count of all followers.
-  int followers(int32_t state, int most, Follower* to, int64_t& total) const {
+  int32_t followers(int32_t state, int32_t most, Follower* to, int64_t& total) const {
     const State& s = states_[state];
     const Edge* edges = first(s);
-    int kept = 0;
+    int32_t kept = 0;
     total = 0;
     for (int32_t i = 0; i < s.size; i++) {
       const Follower found{states_[edges[i].state].count, edges[i].token, edges[i].state};
       total += found.count;
       if (kept == most && !(to[kept - 1] < found)) continue;
-      int at = kept < most ? kept++ : kept - 1;
+      int32_t at = kept < most ? kept++ : kept - 1;
       for (; at > 0 && to[at - 1] < found; at--) to[at] = to[at - 1];
       to[at] = found;
     }
@@ -120,7 +122,7 @@ class SuffixAutomaton {
 
  private:
   // Counted are the longest runs that end at a token, which bounds the work where a text repeats one token for ever.
-  static constexpr int COUNTED = 16;
+  static constexpr int32_t COUNTED = 16;
   struct State {
     int32_t length, link, count, size;
     Edge edge;  // the only one; `state` is where the block begins where there are more
@@ -183,7 +185,7 @@ class SuffixAutomaton {
   }
 
   void count(int32_t state) {
-    for (int i = 0; i < COUNTED && state > 0; i++) {
+    for (int32_t i = 0; i < COUNTED && state > 0; i++) {
       states_[state].count++;
       state = states_[state].link;
     }
@@ -195,20 +197,20 @@ class SuffixAutomaton {
   }
 
   // A block of 2^rank has room for so many edges.
-  static int rank(int32_t size) { return size <= 1 ? 0 : 32 - __builtin_clz((uint32_t)size - 1); }
+  static int32_t rank(int32_t size) { return size <= 1 ? 0 : 32 - __builtin_clz((uint32_t)size - 1); }
 
-  int32_t take(int rank) {
+  int32_t take(int32_t rank) {
     int32_t block = free_[rank] - 1;
     if (block >= 0) {
       free_[rank] = blocks_[block].state;
       return block;
     }
     block = (int32_t)blocks_.size();
-    blocks_.resize(blocks_.size() + (1UL << rank));
+    blocks_.resize(blocks_.size() + (size_t{1} << rank));
     return block;
   }
 
-  void give(int32_t block, int rank) {
+  void give(int32_t block, int32_t rank) {
     blocks_[block].state = free_[rank];
     free_[rank] = block + 1;
   }
@@ -219,3 +221,5 @@ class SuffixAutomaton {
   int32_t free_[32] = {};  // by rank the latest block that is free, plus one; it names the one before
   int32_t last_ = ROOT, size_ = 0;
 };
+
+}  // namespace outrider

@@ -5,23 +5,27 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
+
+namespace outrider {
 
 class Team {
  public:
-  explicit Team(int size) : size_(size) {
-    for (int i = 1; i < size; i++) threads_.emplace_back([this] { serve(); });
-  }
-  ~Team() {
-    {
-      std::lock_guard<std::mutex> hold(mutex_);
-      stopping_ = true;
+  explicit Team(int32_t size) : size_(size) {
+    try {
+      for (int32_t i = 1; i < size; i++) threads_.emplace_back([this] { serve(); });
+    } catch (...) {  // the threads that were started cannot be left running
+      stop();
+      throw;
     }
-    wake_.notify_all();
-    for (auto& thread : threads_) thread.join();
   }
+  ~Team() { stop(); }
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
 
   // While an instance lives, the other threads help, if they are wanted.
   class Help {
@@ -35,31 +39,42 @@ class Team {
     Team& team_;
   };
 
-  // A phase: work(i) for every i in [0, n), in no order. Returns when all are done.
+  // A phase: work(i) for every i in [0, n), in no order. Returns when all are done, and then throws the first exception
+  // that a piece threw on any thread.
   template <class Work>
-  void each(long n, const Work& work) {
+  void each(int64_t n, const Work& work) {
     if (n <= 1 || !called_.load(std::memory_order_relaxed)) {
-      for (long i = 0; i < n; i++) work(i);
+      for (int64_t i = 0; i < n; i++) work(i);
       return;
     }
     context_.store(&work, std::memory_order_relaxed);
-    work_.store([](const void* it, long i) { (*static_cast<const Work*>(it))(i); }, std::memory_order_relaxed);
+    work_.store([](const void* it, int64_t i) { (*static_cast<const Work*>(it))(i); }, std::memory_order_relaxed);
     done_.store(0, std::memory_order_relaxed);
+    failed_.store(false, std::memory_order_relaxed);
     ticket_.store(++phase_ << 32 | (uint64_t)n, std::memory_order_release);
-    while (take_piece()) {
-    }
-    for (int spins = 0; done_.load(std::memory_order_acquire) != n; spins++) idle(spins);
+    while (take_piece()) {}
+    for (int32_t spins = 0; done_.load(std::memory_order_acquire) != n; spins++) idle(spins);
+    if (failed_.load(std::memory_order_relaxed)) std::rethrow_exception(std::exchange(failure_, nullptr));
   }
 
   // A phase over [0, n): work(first, last) for ranges that cover it.
   template <class Work>
-  void ranges(long n, const Work& work) {
-    long pieces = called_.load(std::memory_order_relaxed) ? std::min(n, PIECES * size_) : 1;
-    each(pieces, [&](long i) { work(n * i / pieces, n * (i + 1) / pieces); });
+  void ranges(int64_t n, const Work& work) {
+    int64_t pieces = called_.load(std::memory_order_relaxed) ? std::min(n, PIECES * size_) : 1;
+    each(pieces, [&](int64_t i) { work(n * i / pieces, n * (i + 1) / pieces); });
   }
 
  private:
-  static constexpr long PIECES = 4;  // for each thread, so that a late thread finds some left
+  static constexpr int64_t PIECES = 4;  // for each thread, so that a late thread finds some left
+
+  void stop() {
+    {
+      std::lock_guard<std::mutex> hold(mutex_);
+      stopping_ = true;
+    }
+    wake_.notify_all();
+    for (auto& thread : threads_) thread.join();
+  }
 
   void call() {
     {
@@ -76,7 +91,7 @@ class Team {
         wake_.wait(hold, [&] { return stopping_ || called_.load(std::memory_order_relaxed); });
         if (stopping_) return;
       }
-      for (int spins = 0; called_.load(std::memory_order_relaxed); spins++)
+      for (int32_t spins = 0; called_.load(std::memory_order_relaxed); spins++)
         if (take_piece()) spins = 0;
         else idle(spins);
     }
@@ -90,7 +105,11 @@ class Team {
       auto work = work_.load(std::memory_order_relaxed);
       auto context = context_.load(std::memory_order_relaxed);
       if (ticket_.compare_exchange_weak(ticket, ticket - 1, std::memory_order_acq_rel, std::memory_order_acquire)) {
-        work(context, left - 1);
+        try {
+          work(context, left - 1);
+        } catch (...) {  // would end the process on a thread of the team
+          if (!failed_.exchange(true, std::memory_order_relaxed)) failure_ = std::current_exception();
+        }
         done_.fetch_add(1, std::memory_order_release);
         return true;
       }
@@ -98,12 +117,12 @@ class Team {
     return false;
   }
 
-  static void idle(int spins) {
+  static void idle(int32_t spins) {
     if (spins > 2000) std::this_thread::yield();
     else __builtin_ia32_pause();
   }
 
-  const int size_;
+  const int32_t size_;
   std::vector<std::thread> threads_;
   std::mutex mutex_;
   std::condition_variable wake_;
@@ -111,7 +130,11 @@ class Team {
   std::atomic<bool> called_{false};
   uint64_t phase_ = 0;
   std::atomic<const void*> context_{nullptr};
-  std::atomic<void (*)(const void*, long)> work_{nullptr};
+  std::atomic<void (*)(const void*, int64_t)> work_{nullptr};
+  std::atomic<bool> failed_{false};  // whether a piece of the present phase threw; the first to do so writes `failure_`
+  std::exception_ptr failure_;
   alignas(64) std::atomic<uint64_t> ticket_{0};
-  alignas(64) std::atomic<long> done_{0};
+  alignas(64) std::atomic<int64_t> done_{0};
 };
+
+}  // namespace outrider

@@ -2,10 +2,12 @@
 // splits vectors. gcc splits choices and shuffles into single lanes, so the hot ones are split into halves here.
 // Every function gives a lane the same bits whatever stands in the others.
 #pragma once
+#include <immintrin.h>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <immintrin.h>
+
+namespace outrider {
 
 typedef float f32x16 __attribute__((vector_size(64)));
 typedef float f32x16u __attribute__((vector_size(64), aligned(4), may_alias));
@@ -24,7 +26,7 @@ typedef uint16_t u16x32u __attribute__((vector_size(64), aligned(2), may_alias))
 typedef int8_t i8x16 __attribute__((vector_size(16)));
 typedef int8_t i8x16u __attribute__((vector_size(16), aligned(1), may_alias));
 
-constexpr long LANES = 16;
+constexpr int64_t LANES = 16;
 typedef uint16_t bf16;
 struct f16 {  // IEEE 754's binary16
   uint16_t bits;
@@ -37,9 +39,7 @@ struct Halves {
 static inline f32x16 splat(float x) { return f32x16{} + x; }
 static inline f32x16 load(const float* p) { return *(const f32x16u*)p; }
 static inline void store(float* p, f32x16 v) { *(f32x16u*)p = v; }
-static inline f32x16 load(const bf16* p) {
-  return (f32x16)(__builtin_convertvector(*(const u16x16u*)p, u32x16) << 16);
-}
+static inline f32x16 load(const bf16* p) { return (f32x16)(__builtin_convertvector(*(const u16x16u*)p, u32x16) << 16); }
 
 static inline f32x8 load_eight(const f16* p) { return (f32x8)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p)); }
 static inline f32x16 load(const f16* p) {
@@ -79,15 +79,15 @@ static inline void store(int8_t* p, f32x16 v) {
 }
 
 #if defined(__AVX512BF16__)
-// Sixteen pairs of neighbours; one pair sixteen times; and sums to which the products of pairs are added, lane by lane.
-// Numbers below 2^-126 count as zero.
+// Sixteen pairs of neighbours; one pair sixteen times; and sums to which the dot products of pairs are added, lane by
+// lane. Numbers below 2^-126 count as zero.
 static inline u32x16 pairs(const bf16* p) { return *(const u32x16u*)p; }
 static inline u32x16 splat_pair(const bf16* p) {
   uint32_t pair;
   std::memcpy(&pair, p, sizeof pair);
   return u32x16{} + pair;
 }
-static inline f32x16 add_products(f32x16 sum, u32x16 a, u32x16 b) {
+static inline f32x16 add_dots(f32x16 sum, u32x16 a, u32x16 b) {
   return (f32x16)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b);
 }
 #endif
@@ -95,10 +95,10 @@ static inline f32x16 add_products(f32x16 sum, u32x16 a, u32x16 b) {
 // Writes 32 pairs, of an even position's features and the odd one's.
 static inline void interleave(bf16* to, const bf16* even, const bf16* odd) {
   const u16x32 a = *(const u16x32u*)even, b = *(const u16x32u*)odd;
-  *(u16x32u*)to = __builtin_shufflevector(a, b, 0, 32, 1, 33, 2, 34, 3, 35, 4, 36, 5, 37, 6, 38, 7, 39, 8, 40, 9, 41, 10,
-                                          42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47);
-  *(u16x32u*)(to + 32) = __builtin_shufflevector(a, b, 16, 48, 17, 49, 18, 50, 19, 51, 20, 52, 21, 53, 22, 54, 23, 55, 24,
-                                                 56, 25, 57, 26, 58, 27, 59, 28, 60, 29, 61, 30, 62, 31, 63);
+  *(u16x32u*)to = __builtin_shufflevector(a, b, 0, 32, 1, 33, 2, 34, 3, 35, 4, 36, 5, 37, 6, 38, 7, 39, 8, 40, 9, 41,
+                                          10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47);
+  *(u16x32u*)(to + 32) = __builtin_shufflevector(a, b, 16, 48, 17, 49, 18, 50, 19, 51, 20, 52, 21, 53, 22, 54, 23, 55,
+                                                 24, 56, 25, 57, 26, 58, 27, 59, 28, 60, 29, 61, 30, 62, 31, 63);
 }
 
 static inline Halves halves(f32x16 v) {
@@ -206,21 +206,20 @@ static inline f32x16 exp2(f32x16 x) {
 template <class Combine>
 static inline f32x16 each_folded(const f32x16 v[16], const Combine& combine) {
   f32x16 a[8], b[4], c[2];
-  for (int i = 0; i < 8; i++)
+  for (int32_t i = 0; i < 8; i++)
     a[i] = combine(
         __builtin_shufflevector(v[2 * i], v[2 * i + 1], 0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30),
         __builtin_shufflevector(v[2 * i], v[2 * i + 1], 1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31));
-  for (int i = 0; i < 4; i++)
+  for (int32_t i = 0; i < 4; i++)
     b[i] = combine(
         __builtin_shufflevector(a[2 * i], a[2 * i + 1], 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29),
         __builtin_shufflevector(a[2 * i], a[2 * i + 1], 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31));
-  for (int i = 0; i < 2; i++)
+  for (int32_t i = 0; i < 2; i++)
     c[i] = combine(
         __builtin_shufflevector(b[2 * i], b[2 * i + 1], 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27),
         __builtin_shufflevector(b[2 * i], b[2 * i + 1], 4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31));
-  return combine(
-      __builtin_shufflevector(c[0], c[1], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23),
-      __builtin_shufflevector(c[0], c[1], 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31));
+  return combine(__builtin_shufflevector(c[0], c[1], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23),
+                 __builtin_shufflevector(c[0], c[1], 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31));
 }
 static inline f32x16 sums(const f32x16 v[16]) {
   return each_folded(v, [](f32x16 a, f32x16 b) { return a + b; });
@@ -229,10 +228,10 @@ static inline f32x16 sums(const f32x16 v[16]) {
 // Lane i of the result is the sum of the lanes of v[i], in one fixed order.
 static inline f32x8 sums_of_eight(const f32x8 v[8]) {
   f32x8 a[4], b[2];
-  for (int i = 0; i < 4; i++)
+  for (int32_t i = 0; i < 4; i++)
     a[i] = __builtin_shufflevector(v[2 * i], v[2 * i + 1], 0, 2, 8, 10, 4, 6, 12, 14) +
            __builtin_shufflevector(v[2 * i], v[2 * i + 1], 1, 3, 9, 11, 5, 7, 13, 15);
-  for (int i = 0; i < 2; i++)
+  for (int32_t i = 0; i < 2; i++)
     b[i] = __builtin_shufflevector(a[2 * i], a[2 * i + 1], 0, 2, 8, 10, 4, 6, 12, 14) +
            __builtin_shufflevector(a[2 * i], a[2 * i + 1], 1, 3, 9, 11, 5, 7, 13, 15);
   return __builtin_shufflevector(b[0], b[1], 0, 1, 2, 3, 8, 9, 10, 11) +
@@ -242,22 +241,30 @@ static inline f32x8 sums_of_eight(const f32x8 v[8]) {
 // Sixteen rows of sixteen become columns.
 static inline void transpose(u32x16 v[16]) {
   u32x16 t[16];
-  for (int i = 0; i < 8; i++) {
-    t[2 * i] = __builtin_shufflevector(v[2 * i], v[2 * i + 1], 0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30);
-    t[2 * i + 1] = __builtin_shufflevector(v[2 * i], v[2 * i + 1], 1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31);
+  for (int32_t i = 0; i < 8; i++) {
+    t[2 * i] =
+        __builtin_shufflevector(v[2 * i], v[2 * i + 1], 0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30);
+    t[2 * i + 1] =
+        __builtin_shufflevector(v[2 * i], v[2 * i + 1], 1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31);
   }
-  for (int i = 0; i < 16; i += 4)
-    for (int j = 0; j < 2; j++) {
-      v[i + j] = __builtin_shufflevector(t[i + j], t[i + j + 2], 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);
-      v[i + j + 2] = __builtin_shufflevector(t[i + j], t[i + j + 2], 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
+  for (int32_t i = 0; i < 16; i += 4)
+    for (int32_t j = 0; j < 2; j++) {
+      v[i + j] =
+          __builtin_shufflevector(t[i + j], t[i + j + 2], 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);
+      v[i + j + 2] =
+          __builtin_shufflevector(t[i + j], t[i + j + 2], 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
     }
-  for (int i = 0; i < 16; i += 8)
-    for (int j = 0; j < 4; j++) {
-      t[i + j] = __builtin_shufflevector(v[i + j], v[i + j + 4], 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27);
-      t[i + j + 4] = __builtin_shufflevector(v[i + j], v[i + j + 4], 4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31);
+  for (int32_t i = 0; i < 16; i += 8)
+    for (int32_t j = 0; j < 4; j++) {
+      t[i + j] =
+          __builtin_shufflevector(v[i + j], v[i + j + 4], 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27);
+      t[i + j + 4] =
+          __builtin_shufflevector(v[i + j], v[i + j + 4], 4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31);
     }
-  for (int j = 0; j < 8; j++) {
+  for (int32_t j = 0; j < 8; j++) {
     v[j] = __builtin_shufflevector(t[j], t[j + 8], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23);
     v[j + 8] = __builtin_shufflevector(t[j], t[j + 8], 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
   }
 }
+
+}  // namespace outrider

@@ -1,8 +1,10 @@
 // Vectors whose memory is overwritten with zeros when they give it up, also when they grow: they hold users' tokens.
 #pragma once
-#include <memory>
 #include <string.h>
+#include <memory>
 #include <vector>
+
+namespace outrider {
 
 template <class T>
 struct WipingAllocator : std::allocator<T> {
@@ -22,3 +24,5 @@ struct WipingAllocator : std::allocator<T> {
 
 template <class T>
 using Wiped = std::vector<T, WipingAllocator<T>>;
+
+}  // namespace outrider

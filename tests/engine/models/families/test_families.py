@@ -105,7 +105,7 @@ def test_yarn_is_read_with_what_follows_from_its_factor() -> None:
 
 
 def test_a_part_of_a_head_may_be_turned() -> None:
-    assert read("LlamaForCausalLM", partial_rotary_factor=0.5).rope.turned(8) == 4
+    assert read("LlamaForCausalLM", partial_rotary_factor=0.5).rope.rotated(8) == 4
     newer = {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.25}
     assert read("LlamaForCausalLM", rope_parameters=newer).rope == RopeConfig(1e4, share=0.25)
 

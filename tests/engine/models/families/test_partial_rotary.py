@@ -1,4 +1,4 @@
-"""Heads of which a part is turned, beside transformers' Phi 3: a Llama but for the names of its weights."""
+"""Heads of which a part is rotated, beside transformers' Phi 3: a Llama but for the names of its weights."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def load(path: Path) -> None:
             continue
         taken = checkpoint.take(name, place.shape)
         if not isinstance(taken, torch.Tensor):
-            taken.codes(torch.arange(min(taken.shape[0], 64)))
+            taken.quants(torch.arange(min(taken.shape[0], 64)))
     checkpoint.finish()
 
 

@@ -116,5 +116,5 @@ class _First:
     """The first rows of a weight."""
 
     def __init__(self, weight: QuantizedWeight, rows: int) -> None:
-        self.format, self.codes = weight.format, weight.codes
+        self.format, self.quants = weight.format, weight.quants
         self.shape = min(rows, weight.shape[0]), weight.shape[1]

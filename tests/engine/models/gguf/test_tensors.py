@@ -14,8 +14,8 @@ from outrider.engine.models.gguf.layout import TENSOR_TYPES
 from outrider.engine.models.gguf.tensors import GgufWeight, release, tensor, weight
 from outrider.native.library import library
 from outrider.native.packing import Packing
-from outrider.native.quantized import UNIT_GROUP, CodesInMemory, QuantizedWeight, Reordered, dequantized
-from outrider.native.weights import Part, Product
+from outrider.native.quantized import UNIT_GROUP, QuantizedWeight, QuantsInMemory, Reordered, dequantized
+from outrider.native.weights import Part, Projection
 
 from tests.engine.models.gguf.files import write_file
 
@@ -56,31 +56,31 @@ def test_numbers_of_a_weight_are_those_of_gguf_to_the_bit(name: str, tmp_path: P
 
 
 @pytest.mark.parametrize("name", BLOCK_FORMATS)
-def test_codes_of_some_rows_are_those_of_all_rows(name: str, tmp_path: Path) -> None:
+def test_quants_of_some_rows_are_those_of_all_rows(name: str, tmp_path: Path) -> None:
     ours = weight_of(tmp_path, name)
-    every = ours.codes(torch.arange(_ROWS))
+    every = ours.quants(torch.arange(_ROWS))
     for rows in (torch.tensor([5]), torch.tensor([30, 2, 2, 11]), torch.arange(9, 21), torch.arange(0)):
-        some = ours.codes(rows)
-        for field in ("codes", "scales", "minima", "scale_units", "minimum_units"):
+        some = ours.quants(rows)
+        for field in ("quants", "scales", "minima", "scale_units", "minimum_units"):
             whole, part = getattr(every, field), getattr(some, field)
             assert part is None if whole is None else torch.equal(part, whole[rows])
     with pytest.raises(IndexError):
-        ours.codes(torch.tensor([_ROWS]))
+        ours.quants(torch.tensor([_ROWS]))
 
 
 @pytest.mark.parametrize("name", BLOCK_FORMATS)
-def test_codes_have_the_shapes_and_bounds_of_their_form(name: str, tmp_path: Path) -> None:
+def test_quants_have_the_shapes_and_bounds_of_their_form(name: str, tmp_path: Path) -> None:
     ours = weight_of(tmp_path, name)
-    form, codes = ours.format, ours.codes(torch.arange(_ROWS))
-    assert int(codes.codes.max()) == (1 << form.bits) - 1
-    assert codes.codes.is_contiguous()
-    assert codes.scales.shape == (_ROWS, _COLUMNS // form.group)
-    assert (codes.minima is not None) == form.has_minima
-    assert (codes.scale_units is not None) == form.has_units
-    if codes.scale_units is None:
+    form, quants = ours.format, ours.quants(torch.arange(_ROWS))
+    assert int(quants.quants.max()) == (1 << form.bits) - 1
+    assert quants.quants.is_contiguous()
+    assert quants.scales.shape == (_ROWS, _COLUMNS // form.group)
+    assert (quants.minima is not None) == form.has_minima
+    assert (quants.scale_units is not None) == form.has_units
+    if quants.scale_units is None:
         return
     groups = UNIT_GROUP // form.group
-    for numbers, units in ((codes.scales, codes.scale_units), (codes.minima, codes.minimum_units)):
+    for numbers, units in ((quants.scales, quants.scale_units), (quants.minima, quants.minimum_units)):
         if numbers is not None and units is not None:
             repeated = units.repeat_interleave(groups, 1)
             multiples = (numbers / repeated).round()
@@ -97,17 +97,17 @@ def packed(part: QuantizedWeight) -> torch.Tensor:
         pieces.append(torch.zeros(size, dtype=torch.uint8))
         return pieces[-1]
 
-    Packing(library(), memory, threads=2).product(Product((Part(part),)))
+    Packing(library(), memory, threads=2).projection(Projection((Part(part),)))
     return pieces[0]
 
 
 @pytest.mark.parametrize("name", BLOCK_FORMATS)
 def test_blocks_are_packed_as_their_codes_are(name: str, tmp_path: Path) -> None:
     ours, order = weight_of(tmp_path, name), torch.randperm(_ROWS)
-    codes = CodesInMemory(ours.format, ours.codes(torch.arange(_ROWS)))
-    assert packed(codes).any()
-    assert torch.equal(packed(ours), packed(codes))
-    assert torch.equal(packed(Reordered(ours, order)), packed(Reordered(codes, order)))
+    quants = QuantsInMemory(ours.format, ours.quants(torch.arange(_ROWS)))
+    assert packed(quants).any()
+    assert torch.equal(packed(ours), packed(quants))
+    assert torch.equal(packed(Reordered(ours, order)), packed(Reordered(quants, order)))
     with pytest.raises(IndexError):
         packed(Reordered(ours, torch.tensor([0, _ROWS])))
 

@@ -1,4 +1,4 @@
-"""Weights of every format against the numbers that their codes stand for."""
+"""Weights of every format against the numbers that their quants stand for."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ def test_a_weight_is_what_its_codes_stand_for(name: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", [form.name for form in FORMATS if "float" not in form.name and form.name != "fp8"])
-def test_codes_of_some_rows_are_those_of_the_whole(name: str, tmp_path: Path) -> None:
+def test_quants_of_some_rows_are_those_of_the_whole(name: str, tmp_path: Path) -> None:
     taken = written(tmp_path, name).take("m.weight", SHAPE)
     assert not isinstance(taken, Tensor)
     rows = torch.tensor([70, 3, 3, 41])
-    some, whole = taken.codes(rows), taken.codes(torch.arange(SHAPE[0]))
-    assert torch.equal(some.codes, whole.codes[rows])
+    some, whole = taken.quants(rows), taken.quants(torch.arange(SHAPE[0]))
+    assert torch.equal(some.quants, whole.quants[rows])
     assert torch.equal(some.scales, whole.scales[rows])
     assert (some.minima is None) == (whole.minima is None) == (not taken.format.has_minima)
     assert some.minima is None or whole.minima is None or torch.equal(some.minima, whole.minima[rows])

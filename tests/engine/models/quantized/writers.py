@@ -17,16 +17,16 @@ AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
 
 @dataclass
 class Quantized:
-    """Codes that a writer chose, and what they stand for.
+    """Quants that a writer chose, and what they stand for.
 
     Attributes:
-        codes: int [out, in], without a sign.
+        quants: int [out, in], without a sign.
         zeros: int [out, groups].
         scales: [out, groups].
         group: input features of a group.
     """
 
-    codes: Tensor
+    quants: Tensor
     zeros: Tensor
     scales: Tensor
     group: int
@@ -35,13 +35,13 @@ class Quantized:
     def numbers(self) -> Tensor:
         """Float32 [out, in]."""
         zeros, scales = (each.float().repeat_interleave(self.group, 1) for each in (self.zeros, self.scales))
-        return (self.codes - zeros) * scales
+        return (self.quants - zeros) * scales
 
 
 def quantize(
     weight: Tensor, bits: int, group: int, symmetric: bool, dtype: torch.dtype, first_zero: int = 0
 ) -> Quantized:
-    """Codes of a weight [out, in]; zero points of asymmetric ones are at least ``first_zero``."""
+    """Quants of a weight [out, in]; zero points of asymmetric ones are at least ``first_zero``."""
     group = weight.shape[1] if group == -1 else group
     groups = weight.float().unflatten(1, (-1, group))
     most = 2**bits - 1
@@ -51,12 +51,12 @@ def quantize(
     else:
         scales = ((groups.amax(2) - groups.amin(2)) / most).to(dtype)
         zeros = (-groups.amin(2) / scales.float()).round().long().clamp(first_zero, most)
-    codes = (groups / scales.float()[..., None]).round().long() + zeros[..., None]
-    return Quantized(codes.clamp(0, most).flatten(1), zeros, scales, group)
+    quants = (groups / scales.float()[..., None]).round().long() + zeros[..., None]
+    return Quantized(quants.clamp(0, most).flatten(1), zeros, scales, group)
 
 
 def words(lines: Tensor, bits: int, order: tuple[int, ...] | None = None) -> Tensor:
-    """Int [n, m] of codes as int32 [n, m * bits / 32], the first of each word in its lowest bits."""
+    """Int [n, m] of quants as int32 [n, m * bits / 32], the first of each word in its lowest bits."""
     in_word = 32 // bits
     packed = torch.zeros(lines.shape[0], -(-lines.shape[1] // in_word), dtype=torch.int64)
     for n, line in enumerate(lines.tolist()):
@@ -76,7 +76,7 @@ class Format:
     Attributes:
         name: names it in a test.
         config: ``quantization_config``.
-        bits, group, symmetric: of the codes.
+        bits, group, symmetric: of the quants.
     """
 
     name: str
@@ -96,7 +96,7 @@ class Format:
 def _awq(form: Format, weight: Tensor) -> tuple[dict[str, Tensor], Tensor]:
     quantized = quantize(weight, 4, form.group, False, torch.float16)
     return {
-        "qweight": words(quantized.codes.T, 4, AWQ_ORDER),
+        "qweight": words(quantized.quants.T, 4, AWQ_ORDER),
         "qzeros": words(quantized.zeros.T, 4, AWQ_ORDER),
         "scales": quantized.scales.T.contiguous(),
     }, quantized.numbers
@@ -106,7 +106,7 @@ def _gptq(form: Format, weight: Tensor) -> tuple[dict[str, Tensor], Tensor]:
     less = 0 if form.config.get("checkpoint_format") == "gptq_v2" else 1
     quantized = quantize(weight, form.bits, form.group, form.symmetric, torch.float16, first_zero=less)
     return {
-        "qweight": words(quantized.codes, form.bits).T.contiguous(),
+        "qweight": words(quantized.quants, form.bits).T.contiguous(),
         "qzeros": words(quantized.zeros.T - less, form.bits),
         "scales": quantized.scales.T.contiguous(),
         "g_idx": torch.tensor([k // quantized.group for k in range(weight.shape[1])], dtype=torch.int32),
@@ -120,10 +120,10 @@ def _compressed(form: Format, weight: Tensor) -> tuple[dict[str, Tensor], Tensor
     half = 2 ** (form.bits - 1)
     tensors = {"weight_scale": quantized.scales}
     if form.config["format"] == "int-quantized":
-        tensors["weight"] = (quantized.codes - half).to(torch.int8)
+        tensors["weight"] = (quantized.quants - half).to(torch.int8)
         zeros = (quantized.zeros - half).to(torch.int8)
     else:
-        tensors["weight_packed"] = words(quantized.codes, form.bits)
+        tensors["weight_packed"] = words(quantized.quants, form.bits)
         tensors["weight_shape"] = torch.tensor(weight.shape)
         zeros = words(quantized.zeros.T, form.bits).T.contiguous()
     if not form.symmetric:
@@ -218,7 +218,7 @@ FORMATS = [
 
 
 def rewrite(directory: Path, form: Format) -> dict[str, Tensor]:
-    """Quantizes products in place, but ``form.exceptions``; what their codes stand for, by name of the weight."""
+    """Quantizes products in place, but ``form.exceptions``; what their quants stand for, by name of the weight."""
     tensors = load_file(directory / "model.safetensors")
     numbers = {}
     for name in sorted(name for name in tensors if name.endswith(("_proj.weight", "lm_head.weight"))):

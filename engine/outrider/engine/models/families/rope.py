@@ -23,11 +23,11 @@ class RopeConfig:
         low_frequency_factor: ``llama3`` divides wavelengths above original_length / this.
         high_frequency_factor: ``llama3`` keeps wavelengths below original_length / this.
         original_length: context length of the first training, for ``llama3`` and ``yarn``.
-        attention_factor: ``yarn`` multiplies turned queries and keys by this.
-        beta_fast: turns within the original length from which on ``yarn`` keeps a wavelength.
-        beta_slow: turns within the original length up to which ``yarn`` divides by the whole factor.
+        attention_factor: ``yarn`` multiplies rotated queries and keys by this.
+        beta_fast: rotations within the original length from which on ``yarn`` keeps a wavelength.
+        beta_slow: rotations within the original length up to which ``yarn`` divides by the whole factor.
         truncate: whether ``yarn``'s ramp begins and ends at whole pairs.
-        share: share of a head's elements that are turned, from the first on; the others stay as they are.
+        share: share of a head's elements that are rotated, from the first on; the others stay as they are.
     """
 
     theta: float
@@ -42,8 +42,8 @@ class RopeConfig:
     truncate: bool = True
     share: float = 1.0
 
-    def turned(self, head_dim: int) -> int:
-        """How many elements of a head of ``head_dim`` are turned."""
+    def rotated(self, head_dim: int) -> int:
+        """How many elements of a head of ``head_dim`` are rotated."""
         return int(head_dim * self.share)
 
 

@@ -22,7 +22,7 @@ class GgufCheckpoint:
     is added to the weights of norms.
 
     Attributes:
-        quantized: whether a tensor is in codes.
+        quantized: whether a tensor is quantized.
 
     Args:
         file: the file.
@@ -51,7 +51,7 @@ class GgufCheckpoint:
         return name in self._places
 
     def take(self, name: str, shape: Sequence[int]) -> Tensor | QuantizedWeight:
-        """A tensor of ``shape``: float32, float16 or bfloat16, or codes; `ModelError` without such a tensor.
+        """A tensor of ``shape``: float32, float16 or bfloat16, or quants; `ModelError` without such a tensor.
 
         A Tensor may be a part of the map and must not be written to.
         """

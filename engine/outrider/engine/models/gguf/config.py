@@ -89,7 +89,7 @@ def _head_dim(file: GgufFile, architecture: str, hidden: int, heads: int) -> int
 
 
 def _dtype(file: GgufFile) -> str:
-    """The dtype of the embedding; that of coded weights, which hold fewer bits, is bfloat16."""
+    """The dtype of the embedding; that of quantized weights, which hold fewer bits, is bfloat16."""
     return _FLOATS.get(file.tensors[_EMBEDDING].type.name, "bfloat16")
 
 

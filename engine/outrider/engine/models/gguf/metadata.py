@@ -26,7 +26,7 @@ CODES = {
     INT64: "q",
     FLOAT64: "d",
 }
-"""Codes of `struct` and `array` for kinds of a fixed size."""
+"""Quants of `struct` and `array` for kinds of a fixed size."""
 LENGTH = struct.Struct("<Q")
 """The length before a string."""
 _MOST = 1 << 24

@@ -1,4 +1,4 @@
-"""Tensors of a mapped GGUF file: plain ones as they lie in it, quantized ones as codes, decoded when asked for."""
+"""Tensors of a mapped GGUF file: plain ones as they lie in it, quantized ones as quants, decoded when asked for."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import torch
 from outrider.engine.models.gguf.blocks import BLOCK_FORMATS, BlockFormat
 from outrider.engine.models.gguf.header import GgufFile, TensorPlace
-from outrider.native.quantized import Blocks, CodeFormat, Codes
+from outrider.native.quantized import Blocks, QuantFormat, Quants
 from torch import Tensor
 
 PLAIN = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
-"""Types that are no codes, with their dtypes."""
+"""Types that are no quants, with their dtypes."""
 TYPES = (*PLAIN, *BLOCK_FORMATS)
 """Names of all types that can be loaded."""
 _ELEMENTS_AT_ONCE = 1 << 20
@@ -39,11 +39,11 @@ class GgufWeight:
         return BLOCK_FORMATS[self.kind]
 
     @property
-    def format(self) -> CodeFormat:
+    def format(self) -> QuantFormat:
         """See `QuantizedWeight`."""
         return self.form.format
 
-    def codes(self, rows: Tensor) -> Codes:
+    def quants(self, rows: Tensor) -> Quants:
         """See `QuantizedWeight`."""
         at_once = max(1, _ELEMENTS_AT_ONCE // self.shape[1])
         parts = [self.form.decode(self._blocks(part)) for part in torch.split(rows, at_once)]
@@ -81,13 +81,13 @@ def release(file: GgufFile, place: TensorPlace) -> None:
         file.data.madvise(mmap.MADV_DONTNEED, first, last - first)
 
 
-def _joined(parts: Sequence[Codes]) -> Codes:
+def _joined(parts: Sequence[Quants]) -> Quants:
     def joined(name: str) -> Tensor | None:
         tensors = [getattr(part, name) for part in parts]
         return None if tensors[0] is None else torch.cat(tensors)
 
-    return Codes(
-        torch.cat([part.codes for part in parts]),
+    return Quants(
+        torch.cat([part.quants for part in parts]),
         torch.cat([part.scales for part in parts]),
         *map(joined, ("minima", "scale_units", "minimum_units")),
     )

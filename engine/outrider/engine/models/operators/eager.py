@@ -42,8 +42,9 @@ class EagerForward:
         self._output = loader.output(self._embedding)
         self._scale = rounded(config.embedding_scale, loader.dtype)
         ropes = [config.rope_of(index) for index in range(config.layers)]
-        self._turns = {
-            rope: rotary.turns(rope, config.head_dim, config.context_length).to(loader.device) for rope in set(ropes)
+        self._rope_tables = {
+            rope: rotary.rope_table(rope, config.head_dim, config.context_length).to(loader.device)
+            for rope in set(ropes)
         }
         self._ropes = ropes
         own = config.head_dim**-0.5
@@ -87,8 +88,8 @@ class EagerForward:
     ) -> Tensor:
         """Runs a step with int64 ``positions`` and ``slots`` of rows, without work on the host."""
         scale = plan.scale * self._query_factor
-        turns = {rope: table.index_select(0, positions) for rope, table in self._turns.items()}
-        steps = {rope: StepState(plan, pool, slots, rows, rows * scale) for rope, rows in turns.items()}
+        rotations = {rope: table.index_select(0, positions) for rope, table in self._rope_tables.items()}
+        steps = {rope: StepState(plan, pool, slots, rows, rows * scale) for rope, rows in rotations.items()}
         x, delta = self.embed(ids), None
         for index, (layer, rope) in enumerate(zip(self._layers, self._ropes, strict=True)):
             _keep(states, layers, index, x, delta)

@@ -65,5 +65,5 @@ def expert_weights(
 def _tensor(names: ExpertNames, checkpoint: WeightSource, part: str, shape: Sequence[int]) -> Tensor:
     tensor = checkpoint.take(f"{names.experts}.{part}", shape)
     if not isinstance(tensor, Tensor):
-        raise ModelError(f"{names.experts}.{part} is in codes; such experts must be a tensor each")
+        raise ModelError(f"{names.experts}.{part} is quantized; such experts must be a tensor each")
     return tensor

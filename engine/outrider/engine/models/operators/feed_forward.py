@@ -32,7 +32,7 @@ class FeedForward(Protocol):
 
 
 class GatedBlock:
-    """Two products with a gate between them (Shazeer 2020, "GLU variants improve transformer")."""
+    """Two projections with a gate between them (Shazeer 2020, "GLU variants improve transformer")."""
 
     def __init__(self, gate_up: Linear, down: Linear, activation: Activation) -> None:
         self.dtype = gate_up.dtype
@@ -46,7 +46,7 @@ class GatedBlock:
 class ExpertBlock:
     """Experts, each of which runs once in a step, over all rows that are routed to it (Shazeer et al. 2017).
 
-    A row's results are added in the order of the experts, and products are chosen so that a row's bits do not depend
+    A row's results are added in the order of the experts, and matmuls are chosen so that a row's bits do not depend
     on the others: so neither do the sum's.
 
     Args:
@@ -95,5 +95,5 @@ def load_feed_forward(loader: WeightLoader[Linear], index: int) -> tuple[Tensor 
         return loader.feed_forward_norm(layer), block
     names = loader.expert_names(layer)
     router = loader.router(names, config.experts)
-    blocks = [GatedBlock(*products, config.activation) for products in loader.experts(names, config.experts)]
+    blocks = [GatedBlock(*projections, config.activation) for projections in loader.experts(names, config.experts)]
     return loader.feed_forward_norm(layer, folds=False), ExpertBlock(config.experts, router, blocks)

@@ -23,20 +23,20 @@ class StepState:
         plan: attention plan.
         pool: keys and values.
         slots: int64 [rows], places of the rows' keys and values.
-        turns: complex64 [rows, 1, head_dim / 2], rotations of the keys.
-        query_turns: rotations of the queries, times the attention's scale.
+        key_rope: complex64 [rows, 1, head_dim / 2], rotations of the keys.
+        query_rope: rotations of the queries, times the attention's scale.
     """
 
     plan: AttentionPlan
     pool: KvPool
     slots: Tensor
-    turns: Tensor
-    query_turns: Tensor
+    key_rope: Tensor
+    query_rope: Tensor
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """Weights of a layer; a norm that is folded into the next product, or that the family does not have, is None."""
+    """Weights of a layer; a norm that is folded into the next projection, or that the family does not have, is None."""
 
     attention_norm: Tensor | None
     qkv: Linear
@@ -83,8 +83,8 @@ class Layer:
         qkv = self.qkv(rms_norm(x, self.attention_norm, self.eps, add=delta, dtype=self.qkv.dtype))
         rope_kv_write(
             qkv,
-            step.turns,
-            step.query_turns,
+            step.key_rope,
+            step.query_rope,
             step.plan.queries,
             step.pool,
             index,

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from outrider.engine.errors import ModelError
 from outrider.engine.models.checkpoint import Checkpoint
 from outrider.engine.models.fields import Fields
-from outrider.engine.models.quantized.method import SCALES, StoredCodes, codes_at, group_size, one_of, with_zeros
-from outrider.native.quantized import CodeFormat, Codes
+from outrider.engine.models.quantized.method import SCALES, StoredQuants, group_size, one_of, quants_at, with_zeros
+from outrider.native.quantized import QuantFormat, Quants
 from torch import Tensor
 
 _BITS = 4
@@ -43,7 +43,7 @@ class Awq:
         """See `Method`."""
         return source.has(f"{module}.qweight")
 
-    def weight(self, source: Checkpoint, module: str, shape: tuple[int, int]) -> StoredCodes:
+    def weight(self, source: Checkpoint, module: str, shape: tuple[int, int]) -> StoredQuants:
         """See `Method`."""
         out, inner = shape
         group = inner if self.group == -1 else self.group
@@ -56,8 +56,8 @@ class Awq:
         zeros = source.take_stored(f"{module}.qzeros", (inner // group, out // _IN_WORD), ("I32",))
         scales = source.take_stored(f"{module}.scales", (inner // group, out), SCALES)
 
-        def read(rows: Tensor) -> Codes:
-            codes, points = (codes_at(packed, rows, _BITS, _PLACES).T for packed in (words, zeros))
-            return with_zeros(codes, scales[:, rows].T, points)
+        def read(rows: Tensor) -> Quants:
+            quants, points = (quants_at(packed, rows, _BITS, _PLACES).T for packed in (words, zeros))
+            return with_zeros(quants, scales[:, rows].T, points)
 
-        return StoredCodes(CodeFormat(_BITS, group, has_minima=True), shape, read)
+        return StoredQuants(QuantFormat(_BITS, group, has_minima=True), shape, read)

@@ -26,10 +26,10 @@ _METHODS: Mapping[str, Callable[[Fields], Method]] = {
 class QuantizedCheckpoint:
     """The tensors of a directory, some of them quantized.
 
-    A module is quantized where its file holds codes. Modules that the configuration excepts have none.
+    A module is quantized where its file holds quants. Modules that the configuration excepts have none.
 
     Attributes:
-        quantized: whether a tensor is in codes.
+        quantized: whether a tensor is quantized.
 
     Args:
         source: the directory's tensors.
@@ -47,14 +47,14 @@ class QuantizedCheckpoint:
         self._modules: list[str] = []
 
     def has(self, name: str) -> bool:
-        """Whether there is a tensor of that name, or a module in codes whose weight it names."""
+        """Whether there is a tensor of that name, or a module in quants whose weight it names."""
         module = name.removesuffix(".weight")
         return self._source.has(name) or (module != name and self._method.is_quantized(self._source, module))
 
     def take(self, name: str, shape: Sequence[int]) -> Tensor | QuantizedWeight:
-        """A tensor of ``shape``; codes where the file holds codes; `ModelError` if it is missing or does not fit.
+        """A tensor of ``shape``; quants where the file holds quants; `ModelError` if it is missing or does not fit.
 
-        Weights in eight-bit floats are float32 tensors, exactly the numbers that the codes and scales stand for.
+        Weights in eight-bit floats are float32 tensors, exactly the numbers that the quants and scales stand for.
         """
         module = name.removesuffix(".weight")
         if module == name or len(shape) != 2 or not self._method.is_quantized(self._source, module):

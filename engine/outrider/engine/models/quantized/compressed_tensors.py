@@ -1,7 +1,7 @@
 """The formats of ``compressed-tensors`` (https://github.com/vllm-project/compressed-tensors) that keep whole weights.
 
 - ``pack-quantized``: ``weight_packed`` int32 [out_features, in_features * bits / 32] has consecutive input features in
-  a word, the first in the lowest bits, signed codes plus half the range. ``weight_zero_point`` has the same for
+  a word, the first in the lowest bits, signed quants plus half the range. ``weight_zero_point`` has the same for
   consecutive output features, int32 [out_features * bits / 32, groups].
 - ``int-quantized``: ``weight`` int8 [out_features, in_features].
 - ``float-quantized``: ``weight`` float8_e4m3fn [out_features, in_features].
@@ -25,13 +25,13 @@ from outrider.engine.models.quantized.float8 import block_size, blocks_of, scale
 from outrider.engine.models.quantized.method import (
     SCALES,
     WORD_BITS,
-    StoredCodes,
-    codes_at,
+    StoredQuants,
     group_size,
     one_of,
+    quants_at,
     with_zeros,
 )
-from outrider.native.quantized import CodeFormat, Codes, QuantizedWeight
+from outrider.native.quantized import QuantFormat, QuantizedWeight, Quants
 from torch import Tensor
 
 _TYPES = {"pack-quantized": "int", "int-quantized": "int", "float-quantized": "float"}
@@ -52,7 +52,7 @@ class Group:
     Attributes:
         form: a key of `_TYPES`.
         targets: names of modules, expressions after ``re:``, or ``Linear`` for all.
-        bits: of a code.
+        bits: of a quant.
         group: input features that share a scale; -1 is all of them.
         symmetric: whether the zero point is half the range.
         block: output and input features of floats that share a scale; None is an output feature or the tensor.
@@ -96,17 +96,17 @@ class Group:
             raise ModelError(
                 f"{module} has {inner} input features, which must be a multiple of 32 and of their groups of {group}"
             )
-        codes = self._codes(source, module, shape)
+        quants = self._quants(source, module, shape)
         scales = source.take_stored(f"{module}.weight_scale", (out, inner // group), SCALES)
         zeros = None if self.symmetric else self._zeros(source, module, (out, inner // group))
 
-        def read(rows: Tensor) -> Codes:
-            return with_zeros(codes(rows), scales[rows], None if zeros is None else zeros(rows))
+        def read(rows: Tensor) -> Quants:
+            return with_zeros(quants(rows), scales[rows], None if zeros is None else zeros(rows))
 
-        form = CodeFormat(bits, group, middle) if self.symmetric else CodeFormat(bits, group, has_minima=True)
-        return StoredCodes(form, shape, read)
+        form = QuantFormat(bits, group, middle) if self.symmetric else QuantFormat(bits, group, has_minima=True)
+        return StoredQuants(form, shape, read)
 
-    def _codes(self, source: Checkpoint, module: str, shape: tuple[int, int]) -> Callable[[Tensor], Tensor]:
+    def _quants(self, source: Checkpoint, module: str, shape: tuple[int, int]) -> Callable[[Tensor], Tensor]:
         out, inner = shape
         if self.form == "int-quantized":
             signed = source.take_stored(f"{module}.weight", shape, ("I8",))
@@ -115,16 +115,16 @@ class Group:
             _check_shape(source, module, shape)
         words = source.take_stored(f"{module}.weight_packed", (out, inner * self.bits // WORD_BITS), ("I32",))
         places = torch.arange(inner)
-        return lambda rows: codes_at(words[rows], places, self.bits)
+        return lambda rows: quants_at(words[rows], places, self.bits)
 
     def _zeros(self, source: Checkpoint, module: str, shape: tuple[int, int]) -> Callable[[Tensor], Tensor]:
-        """Zero points of rows, as unsigned codes have them."""
+        """Zero points of rows, as unsigned quants have them."""
         name, (out, groups) = f"{module}.weight_zero_point", shape
         if self.form == "int-quantized":
             signed = source.take_stored(name, shape, ("I8",))
             return lambda rows: signed[rows].view(torch.uint8) ^ 128
         words = source.take_stored(name, (-(-out * self.bits // WORD_BITS), groups), ("I32",)).T
-        return lambda rows: codes_at(words, rows, self.bits).T
+        return lambda rows: quants_at(words, rows, self.bits).T
 
     def _floats(self, source: Checkpoint, module: str, shape: tuple[int, int]) -> Tensor:
         floats, name = take_floats(source, module, shape), f"{module}.weight_scale"

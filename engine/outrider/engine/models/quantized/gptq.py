@@ -17,13 +17,13 @@ from outrider.engine.models.fields import Fields
 from outrider.engine.models.quantized.method import (
     SCALES,
     WORD_BITS,
-    StoredCodes,
-    codes_at,
+    StoredQuants,
     group_size,
     one_of,
+    quants_at,
     with_zeros,
 )
-from outrider.native.quantized import CodeFormat, Codes
+from outrider.native.quantized import QuantFormat, Quants
 from torch import Tensor
 
 _FORMATS = ("gptq", "gptq_v2")
@@ -34,7 +34,7 @@ class Gptq:
     """Four or eight bits, with a scale and, unless symmetric, a zero point a group.
 
     Attributes:
-        bits: of a code.
+        bits: of a quant.
         group: input features of a group; -1 is all of them.
         symmetric: whether the zero point is half the range everywhere. Files then hold it with or without the one less.
         less: what zero points are stored less.
@@ -63,7 +63,7 @@ class Gptq:
         """See `Method`."""
         return source.has(f"{module}.qweight")
 
-    def weight(self, source: Checkpoint, module: str, shape: tuple[int, int]) -> StoredCodes:
+    def weight(self, source: Checkpoint, module: str, shape: tuple[int, int]) -> StoredQuants:
         """See `Method`."""
         (out, inner), bits, in_word = shape, self.bits, WORD_BITS // self.bits
         group = inner if self.group == -1 else self.group
@@ -78,15 +78,15 @@ class Gptq:
         self._check_order(source, module, inner, group)
         places, middle = torch.arange(inner), 2 ** (bits - 1)
         if self.symmetric:
-            self._check_middle(codes_at(zeros, torch.arange(out), bits), module, middle)
+            self._check_middle(quants_at(zeros, torch.arange(out), bits), module, middle)
 
-        def read(rows: Tensor) -> Codes:
-            codes = codes_at(words[:, rows].T, places, bits)
-            points = None if self.symmetric else codes_at(zeros, rows, bits).T.int() + self.less
-            return with_zeros(codes, scales[:, rows].T, points)
+        def read(rows: Tensor) -> Quants:
+            quants = quants_at(words[:, rows].T, places, bits)
+            points = None if self.symmetric else quants_at(zeros, rows, bits).T.int() + self.less
+            return with_zeros(quants, scales[:, rows].T, points)
 
-        form = CodeFormat(bits, group, middle) if self.symmetric else CodeFormat(bits, group, has_minima=True)
-        return StoredCodes(form, shape, read)
+        form = QuantFormat(bits, group, middle) if self.symmetric else QuantFormat(bits, group, has_minima=True)
+        return StoredQuants(form, shape, read)
 
     def _check_order(self, source: Checkpoint, module: str, inner: int, group: int) -> None:
         name = f"{module}.g_idx"

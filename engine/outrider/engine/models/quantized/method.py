@@ -1,4 +1,4 @@
-"""What the readers of all formats share: fields with few allowed values, and codes in 32-bit words."""
+"""What the readers of all formats share: fields with few allowed values, and quants in 32-bit words."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import torch
 from outrider.engine.models.checkpoint import Checkpoint
 from outrider.engine.models.fields import Fields
-from outrider.native.quantized import CodeFormat, Codes, QuantizedWeight
+from outrider.native.quantized import QuantFormat, QuantizedWeight, Quants
 from torch import Tensor
 
 WORD_BITS = 32
@@ -22,7 +22,7 @@ class Method(Protocol):
     """Reads the weights of one ``quant_method``."""
 
     def is_quantized(self, source: Checkpoint, module: str) -> bool:
-        """Whether the file holds codes for the weight of ``module``."""
+        """Whether the file holds quants for the weight of ``module``."""
         ...
 
     def weight(self, source: Checkpoint, module: str, shape: tuple[int, int]) -> Tensor | QuantizedWeight:
@@ -31,18 +31,18 @@ class Method(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class StoredCodes:
-    """A `QuantizedWeight` whose codes are unpacked from the file's words when they are asked for.
+class StoredQuants:
+    """A `QuantizedWeight` whose quants are unpacked from the file's words when they are asked for.
 
     Attributes:
-        read: codes of the output features int64 [rows].
+        read: quants of the output features int64 [rows].
     """
 
-    format: CodeFormat
+    format: QuantFormat
     shape: tuple[int, int]
-    read: Callable[[Tensor], Codes]
+    read: Callable[[Tensor], Quants]
 
-    def codes(self, rows: Tensor) -> Codes:
+    def quants(self, rows: Tensor) -> Quants:
         """See `QuantizedWeight`."""
         return self.read(rows)
 
@@ -69,25 +69,25 @@ def group_size(fields: Fields, name: str = "group_size") -> int:
     return value
 
 
-def codes_at(words: Tensor, places: Tensor, bits: int, order: Sequence[int] | None = None) -> Tensor:
-    """The codes at ``places`` of lines of words.
+def quants_at(words: Tensor, places: Tensor, bits: int, order: Sequence[int] | None = None) -> Tensor:
+    """The quants at ``places`` of lines of words.
 
     Args:
         words: int32 [lines, words].
-        places: int64 [n] of codes in a line.
-        bits: of a code.
-        order: the place of each code in its word, counted from the lowest bits; None is one after the other.
+        places: int64 [n] of quants in a line.
+        bits: of a quant.
+        order: the place of each quant in its word, counted from the lowest bits; None is one after the other.
 
     Returns:
         uint8 [lines, n].
     """
     in_word = WORD_BITS // bits
     shifts = torch.tensor(range(in_word) if order is None else order, dtype=torch.int32) * bits
-    codes: Tensor = (words[:, places // in_word] >> shifts[places % in_word]) & (2**bits - 1)
-    return codes.to(torch.uint8)
+    quants: Tensor = (words[:, places // in_word] >> shifts[places % in_word]) & (2**bits - 1)
+    return quants.to(torch.uint8)
 
 
-def with_zeros(codes: Tensor, scales: Tensor, zeros: Tensor | None) -> Codes:
-    """Codes and the minima of zero points [rows, groups], like the scales; None where the format has one for all."""
+def with_zeros(quants: Tensor, scales: Tensor, zeros: Tensor | None) -> Quants:
+    """Quants and the minima of zero points [rows, groups], like the scales; None where the format has one for all."""
     scales = scales.float().contiguous()
-    return Codes(codes.contiguous(), scales, None if zeros is None else scales * zeros.float())
+    return Quants(quants.contiguous(), scales, None if zeros is None else scales * zeros.float())

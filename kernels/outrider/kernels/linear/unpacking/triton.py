@@ -27,8 +27,9 @@ UNPACK = {
     (4, torch.bfloat16): _shifted(_INT4_BF16, 4),
     (4, torch.float16): _shifted(_INT4_FP16, 4),
 }
-"""For each code of a word, instructions that make two floats of the codes in two words: bits set below a magic number,
-which is subtracted again. An eight-bit code's sign is a bit of the subtrahend, or is flipped to become an offset."""
+"""For each place of a word, instructions that make two floats of the quants in two words: bits set below a magic
+number, which is subtracted again. An eight-bit quant's sign is a bit of the subtrahend, or is flipped to become an
+offset."""
 
 
 @triton.jit
@@ -52,27 +53,29 @@ def per_line(values, slices, lines, used, SLICES: tl.constexpr):
 
 
 @triton.jit
-def group_index(turn, PART: tl.constexpr, WORDS: tl.constexpr, PARTS: tl.constexpr, GROUP: tl.constexpr):
+def group_index(step, PART: tl.constexpr, WORDS: tl.constexpr, PARTS: tl.constexpr, GROUP: tl.constexpr):
     """The group of the input features at one place of the words of a block."""
     STEP: tl.constexpr = WORDS * PARTS
     if STEP % GROUP == 0:
-        group = turn * (STEP // GROUP) + PART * WORDS // GROUP
+        # Several groups a block; a part never straddles two, because WORDS divides GROUP.
+        group = step * (STEP // GROUP) + PART * WORDS // GROUP
     elif GROUP % STEP == 0:
-        group = turn // (GROUP // STEP)
+        # Several blocks a group.
+        group = step // (GROUP // STEP)
     else:
-        group = (turn * STEP + PART * WORDS) // GROUP
+        group = (step * STEP + PART * WORDS) // GROUP
     return group
 
 
 @triton.jit
 def of_group(
-    values, units, turn, outer, line, used, PART: tl.constexpr, WORDS: tl.constexpr, PARTS: tl.constexpr,
+    values, units, step, outer, line, used, PART: tl.constexpr, WORDS: tl.constexpr, PARTS: tl.constexpr,
     GROUP: tl.constexpr, UNIT: tl.constexpr, SLICES: tl.constexpr,
 ):  # fmt: skip
     """The scale or the minimum of each line's group, in float32 where it counts units."""
-    value = per_line(values, group_index(turn, PART, WORDS, PARTS, GROUP) * outer, line, used, SLICES)
+    value = per_line(values, group_index(step, PART, WORDS, PARTS, GROUP) * outer, line, used, SLICES)
     if UNIT > 0:
-        unit = per_line(units, group_index(turn, PART, WORDS, PARTS, UNIT) * outer, line, used, SLICES)
+        unit = per_line(units, group_index(step, PART, WORDS, PARTS, UNIT) * outer, line, used, SLICES)
         value = value.to(tl.float32) * unit
     return value
 
@@ -81,15 +84,17 @@ def of_group(
 def numbers_at(words, zeros, inputs, PART: tl.constexpr, PARTS: tl.constexpr, ASM: tl.constexpr, MAGIC: tl.constexpr):
     """The numbers at one place of each word, less their zero point."""
     if PARTS == 1:
-        code = words
+        quant = words
+    # Interpreted, or in float32: plain shifts, with the same numbers as the assembly.
     elif ASM is None:
-        code = (words >> (16 // PARTS * PART)) & (2 ** (16 // PARTS) - 1)
-        code = (code ^ 128) - 128 if PARTS == 2 else code.to(tl.float32) + (zeros.to(tl.float32) + MAGIC)
+        quant = (words >> (16 // PARTS * PART)) & (2 ** (16 // PARTS) - 1)
+        quant = (quant ^ 128) - 128 if PARTS == 2 else quant.to(tl.float32) + (zeros.to(tl.float32) + MAGIC)
+    # pack=2: the assembly reads two words in one register, and makes two floats at once.
     elif PARTS == 2:
-        code = tl.inline_asm_elementwise(ASM[PART], "=r,r", [words], dtype=inputs.dtype, is_pure=True, pack=2)
+        quant = tl.inline_asm_elementwise(ASM[PART], "=r,r", [words], dtype=inputs.dtype, is_pure=True, pack=2)
     else:
         offsets = tl.broadcast_to(zeros, words.shape)
-        code = tl.inline_asm_elementwise(
+        quant = tl.inline_asm_elementwise(
             ASM[PART], "=r,r,r", [words, offsets], dtype=inputs.dtype, is_pure=True, pack=2
         )
-    return code.to(inputs.dtype)
+    return quant.to(inputs.dtype)

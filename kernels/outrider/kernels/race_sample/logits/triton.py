@@ -101,6 +101,8 @@ def _penalise(
     row = tl.program_id(0).to(tl.int64)
     temperature = tl.load(temperatures + row)
     end = tl.load(offsets + row + 1)
+    # One program a row, over the row's own list: penalties name few tokens, and only those are computed again,
+    # from the plain logit, over what `_scale` wrote.
     for start in range(tl.load(offsets + row), end, CHUNK):
         places = start + tl.arange(0, CHUNK)
         inside = places < end

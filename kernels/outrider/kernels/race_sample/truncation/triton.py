@@ -1,6 +1,6 @@
 """Truncation in Triton, without sorting: the least logit that a row keeps is found digit by digit.
 
-Floats are read as unsigned integers in the same order. Each of eight turns finds the next four bits: it counts (top-k)
+Floats are read as unsigned integers in the same order. Each of eight levels finds the next four bits: it counts (top-k)
 or weighs (top-p) the logits with each digit, over all blocks of a row. Sums of integers are the same in any order.
 """
 
@@ -16,9 +16,9 @@ from outrider.kernels.race_sample.logits.triton import BLOCK, CONFIG
 from outrider.kernels.race_sample.truncation.reference import SHARE_BITS
 from torch import Tensor
 
-_TURNS, _DIGITS = 8, 16
+_LEVELS, _DIGITS = 8, 16
 
-_TURNS_TL, _DIGITS_TL = tl.constexpr(_TURNS), tl.constexpr(_DIGITS)
+_LEVELS_TL, _DIGITS_TL = tl.constexpr(_LEVELS), tl.constexpr(_DIGITS)
 _GREEDY_BELOW = tl.constexpr(GREEDY_BELOW)
 _SHARE_BITS, _SHARE_UNIT = tl.constexpr(SHARE_BITS), tl.constexpr(2.0**SHARE_BITS)
 _SHARE_MASK = tl.constexpr((1 << SHARE_BITS) - 1)
@@ -48,6 +48,7 @@ def _row_peak(peaks, row, blocks, BLOCKS: tl.constexpr):
 
 @triton.jit
 def _order(x):
+    # Flips all bits of negative floats and the sign of the others: then unsigned order is the floats' order.
     bits = x.to(tl.int32, bitcast=True)
     return (bits ^ ((bits >> 31) | -2147483648)).to(tl.uint32, bitcast=True)
 
@@ -74,24 +75,24 @@ def _wanted(counts, shares, row, vocabulary, temperature, SHARE: tl.constexpr):
 
 
 @triton.jit
-def _prefix(tallies, turns, wanted, SHARE: tl.constexpr):
-    """The first ``turns`` digits of the least number kept: the largest numbers down to it reach ``wanted`` together."""
+def _prefix(tallies, levels, wanted, SHARE: tl.constexpr):
+    """The first digits of the least number kept: the largest numbers down to it reach ``wanted`` together."""
     digits = tl.arange(0, _DIGITS_TL)
     prefix = wanted * 0
-    for turn in range(turns):
-        sums = tl.load(tallies + turn * _DIGITS_TL + digits)
+    for level in range(levels):
+        sums = tl.load(tallies + level * _DIGITS_TL + digits)
         reached = tl.sum(tl.where(digits[None, :] >= digits[:, None], sums[None, :], 0), 1)
         if SHARE:
             total = tl.sum(sums)
             share = (total >> _SHARE_BITS) * wanted + (((total & _SHARE_MASK) * wanted + _SHARE_MASK) >> _SHARE_BITS)
-            wanted = tl.where(turn == 0, share, wanted)
+            wanted = tl.where(level == 0, share, wanted)
         digit = tl.maximum(tl.sum((reached >= wanted).to(tl.int64)) - 1, 0)
         wanted -= tl.sum(tl.where(digits > digit, sums, 0))
         prefix = prefix * _DIGITS_TL + digit
     return prefix
 
 
-@triton.jit(do_not_specialize=["vocabulary", "blocks", "turn"])
+@triton.jit(do_not_specialize=["vocabulary", "blocks", "level"])
 def _tally(
     scaled,
     least,
@@ -102,19 +103,22 @@ def _tally(
     shares,
     vocabulary,
     blocks,
-    turn,
+    level,
     SHARE: tl.constexpr,
     BLOCK: tl.constexpr,
     BLOCKS: tl.constexpr,
 ):
+    # One program: BLOCK entries of a row, at one level. Each level is a launch, because it needs the tallies of all
+    # blocks of the level before; every program derives the digits found so far from them by itself, which is 16 numbers
+    # a level.
     row = tl.program_id(0).to(tl.int64)
     block = tl.program_id(1)
     wanted, drops = _wanted(counts, shares, row, vocabulary, tl.load(temperatures + row), SHARE)
     if drops:
-        row_tallies = tallies + row * (_TURNS_TL * _DIGITS_TL)
-        above = (_prefix(row_tallies, turn, wanted, SHARE) * _DIGITS_TL).to(tl.uint32)
+        row_tallies = tallies + row * (_LEVELS_TL * _DIGITS_TL)
+        above = (_prefix(row_tallies, level, wanted, SHARE) * _DIGITS_TL).to(tl.uint32)
         x = _finite(scaled, row, block, vocabulary, BLOCK)
-        digit = (_order(x) >> (28 - 4 * turn).to(tl.uint32)) - above
+        digit = (_order(x) >> (28 - 4 * level).to(tl.uint32)) - above
         counted = (digit < _DIGITS_TL) & (block * BLOCK + tl.arange(0, BLOCK) < vocabulary)
         if SHARE:
             counted &= x >= tl.load(least + row)
@@ -124,9 +128,10 @@ def _tally(
                 weight *= mass(x - _row_peak(peaks, row, blocks, BLOCKS))
             digits = tl.arange(0, _DIGITS_TL)
             sums = tl.zeros([_DIGITS_TL], tl.int64)
+            # Sixteen masked sums of the block, then one atomic a digit: not one atomic an entry.
             for place in tl.static_range(_DIGITS_TL):
                 sums = tl.where(digits == place, tl.sum(tl.where(digit == place, weight, 0)), sums)
-            tl.atomic_add(row_tallies + turn * _DIGITS_TL + digits, sums, mask=sums != 0, sem="relaxed")
+            tl.atomic_add(row_tallies + level * _DIGITS_TL + digits, sums, mask=sums != 0, sem="relaxed")
 
 
 @triton.jit(do_not_specialize=["vocabulary"])
@@ -134,7 +139,7 @@ def _settle(least, tallies, temperatures, counts, shares, vocabulary, SHARE: tl.
     row = tl.program_id(0).to(tl.int64)
     wanted, drops = _wanted(counts, shares, row, vocabulary, tl.load(temperatures + row), SHARE)
     if drops:
-        order = _prefix(tallies + row * (_TURNS_TL * _DIGITS_TL), _TURNS_TL, wanted, SHARE)
+        order = _prefix(tallies + row * (_LEVELS_TL * _DIGITS_TL), _LEVELS_TL, wanted, SHARE)
         tl.store(least + row, _unorder(order))
 
 
@@ -173,7 +178,7 @@ def _select(scaled: Tensor, least: Tensor, peaks: Tensor, draws: Draws, share: b
     blocks = triton.cdiv(vocabulary, BLOCK)
     args: dict[str, Tensor | int | float] = {
         "least": least,
-        "tallies": torch.zeros(rows, _TURNS, _DIGITS, dtype=torch.int64, device=scaled.device),
+        "tallies": torch.zeros(rows, _LEVELS, _DIGITS, dtype=torch.int64, device=scaled.device),
         "temperatures": draws.temperatures,
         "counts": least if draws.top_k is None else draws.top_k,
         "shares": least if draws.top_p is None else draws.top_p,
@@ -181,6 +186,6 @@ def _select(scaled: Tensor, least: Tensor, peaks: Tensor, draws: Draws, share: b
     }
     tallied = args | {"scaled": scaled, "peaks": peaks, "blocks": blocks}
     constants = {"SHARE": share, "BLOCK": BLOCK, "BLOCKS": triton.next_power_of_2(blocks)}
-    for turn in range(_TURNS):
-        launch(_tally, (rows, blocks), tallied | {"turn": turn}, constants, CONFIG)
+    for level in range(_LEVELS):
+        launch(_tally, (rows, blocks), tallied | {"level": level}, constants, CONFIG)
     launch(_settle, (rows,), args, {"SHARE": share}, CONFIG)

@@ -1,8 +1,10 @@
 // The logarithms of the exponential variates of some positions, to the bit as outrider.kernels.philox defines them: its
 // roundings are those of single operations, so no product and sum may be made one here.
 #pragma once
-#include "vector.h"
 #include <immintrin.h>
+#include "vector.h"
+
+namespace outrider {
 
 #if defined(__clang__)
 #pragma clang fp contract(off)
@@ -13,7 +15,7 @@
 
 typedef uint64_t u64x8 __attribute__((vector_size(64)));
 
-// Products of the lower halves of eight lanes.
+// Products of the lower halves of eight lanes, in 64 bits: what a round of Philox needs, high and low word at once.
 static inline u64x8 times(u64x8 a, uint32_t b) {
 #if defined(__AVX512F__)
   return (u64x8)_mm512_mul_epu32((__m512i)a, _mm512_set1_epi64(b));
@@ -36,7 +38,7 @@ struct Words {
 static inline Words philox(u64x8 lanes, uint32_t position, uint64_t seed) {
   u64x8 c0 = lanes, c1 = u64x8{} + position, c2{}, c3{};
   uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
-  for (int round = 0; round < 10; round++, k0 += 0x9E3779B9, k1 += 0xBB67AE85) {
+  for (int32_t round = 0; round < 10; round++, k0 += 0x9E3779B9, k1 += 0xBB67AE85) {
     const u64x8 p0 = times(c0, 0xD2511F53), p1 = times(c2, 0xCD9E8D57);
     c0 = (p1 >> 32) ^ c1 ^ k0;
     c1 = p1;
@@ -69,9 +71,9 @@ static inline f32x16 log_exponential(u32x16 word) {
   return log1p(excess) + __builtin_convertvector(exponent, f32x16) * LN2_PER_BIT;
 }
 
-static void roll(uint64_t seed, uint32_t position, long vocabulary, float* out) {
+static void log_exponentials(uint64_t seed, uint32_t position, int64_t vocabulary, float* out) {
   u64x8 lanes = {0, 1, 2, 3, 4, 5, 6, 7};
-  for (long v = 0; v < vocabulary; v += 32, lanes += 8) {
+  for (int64_t v = 0; v < vocabulary; v += 32, lanes += 8) {
     const Words w = philox(lanes, position, seed);
     const f32x16 logs[2] = {log_exponential(w.first), log_exponential(w.second)};
     std::memcpy(out + v, logs, (vocabulary - v < 32 ? vocabulary - v : 32) * sizeof(float));
@@ -81,3 +83,5 @@ static void roll(uint64_t seed, uint32_t position, long vocabulary, float* out) 
 #if !defined(__clang__)
 #pragma GCC pop_options
 #endif
+
+}  // namespace outrider

@@ -1,7 +1,8 @@
-"""Packs the codes of a quantized checkpoint for the Triton kernel. Codes stay what they are: nothing is rounded again.
+"""Packs weights of a quantized checkpoint for the Triton kernel. Quants stay what they are: nothing is rounded again.
 
-Four bits have no sign; a zero point is subtracted where codes are unpacked. Five bits and more are packed as eight bits
-with a sign, less their zero point. Other minima are subtracted from sums: ``scale * sum(code * x) - minimum * sum(x)``.
+Four bits have no sign; a zero point is subtracted where quants are unpacked. Five bits and more are packed as eight
+bits with a sign, less their zero point. Other minima are subtracted from sums:
+``scale * sum(quant * x) - minimum * sum(x)``.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 
 import torch
 from outrider.kernels.linear.packed_weight import MAGIC, PackedWeight, words_of
-from outrider.native.quantized import UNIT_GROUP, CodeFormat, Codes, QuantizedWeight
+from outrider.native.quantized import UNIT_GROUP, QuantFormat, QuantizedWeight, Quants
 from torch import Tensor
 
 _ROWS_AT_ONCE = 4096
@@ -23,7 +24,7 @@ _MOST_ZERO = 127
 class _Layout:
     """How a format is packed for a number of input features."""
 
-    form: CodeFormat
+    form: QuantFormat
     columns: int
     """Input features, filled up to whole blocks."""
     parts: int
@@ -31,7 +32,7 @@ class _Layout:
     group: int
 
     @classmethod
-    def of(cls, form: CodeFormat, in_features: int) -> _Layout:
+    def of(cls, form: QuantFormat, in_features: int) -> _Layout:
         parts = 4 if form.bits == 4 else 2
         whole = form.group >= in_features
         span = next(span for span in _SPANS[parts] if whole or form.group % span == 0)
@@ -40,7 +41,7 @@ class _Layout:
 
     @property
     def less(self) -> int:
-        """What is subtracted from codes before they are packed."""
+        """What is subtracted from quants before they are packed."""
         return 0 if self.form.bits == 4 else 128 if self.form.bits == 8 else self.form.zero
 
     @property
@@ -48,9 +49,9 @@ class _Layout:
         """Whether scales stay whole multiples of their units."""
         return self.form.has_units and (self.form.bits == 4 or self.less == self.form.zero)
 
-    def packed(self, codes: Tensor) -> Tensor:
-        """Words of codes uint8 [rows, in_features]."""
-        filled = torch.nn.functional.pad(codes - self.less, (0, self.columns - codes.shape[1]))
+    def packed(self, quants: Tensor) -> Tensor:
+        """Words of quants uint8 [rows, in_features]."""
+        filled = torch.nn.functional.pad(quants - self.less, (0, self.columns - quants.shape[1]))
         return words_of(filled, self.parts, self.span)
 
     def by_group(self, numbers: Tensor, group: int) -> Tensor:
@@ -59,23 +60,23 @@ class _Layout:
         return torch.nn.functional.pad(numbers, (0, missing)).T.contiguous()
 
 
-def pack_codes(weight: QuantizedWeight, dtype: torch.dtype, device: torch.device) -> PackedWeight:
-    """Packs a weight [out_features, in_features]; products have ``dtype``.
+def pack_quantized(weight: QuantizedWeight, dtype: torch.dtype, device: torch.device) -> PackedWeight:
+    """Packs a weight [out_features, in_features]; results have ``dtype``.
 
-    Codes of the ``meta`` device are taken to have whole zero points, and scales that ``dtype`` holds.
+    Quants of the ``meta`` device are taken to have whole zero points, and scales that ``dtype`` holds.
     """
     (outer, inner), form = weight.shape, weight.format
     layout = _Layout.of(form, inner)
     words = torch.empty(outer, layout.columns // layout.parts, dtype=torch.int16, device=device)
     parts = []
     for first in range(0, outer, _ROWS_AT_ONCE):
-        codes = weight.codes(torch.arange(first, min(first + _ROWS_AT_ONCE, outer)))
-        words[first : first + len(codes.codes)] = layout.packed(codes.codes.to(device))
-        parts.append(codes)
+        quants = weight.quants(torch.arange(first, min(first + _ROWS_AT_ONCE, outer)))
+        words[first : first + len(quants.quants)] = layout.packed(quants.quants.to(device))
+        parts.append(quants)
     return _with_scales(layout, words, inner, dtype, parts)
 
 
-def _with_scales(layout: _Layout, words: Tensor, inner: int, dtype: torch.dtype, parts: list[Codes]) -> PackedWeight:
+def _with_scales(layout: _Layout, words: Tensor, inner: int, dtype: torch.dtype, parts: list[Quants]) -> PackedWeight:
     scales, minima = _joined(parts, "scales"), _joined(parts, "minima") if layout.form.has_minima else None
     if layout.counts:
         return _counted(layout, words, inner, dtype, parts)
@@ -100,7 +101,7 @@ def _with_scales(layout: _Layout, words: Tensor, inner: int, dtype: torch.dtype,
 def _zeros(
     layout: _Layout, scales: Tensor, minima: Tensor | None, dtype: torch.dtype
 ) -> tuple[Tensor | float, Tensor | None]:
-    """What is added to unpacked four-bit codes, and the minima that are left."""
+    """What is added to unpacked four-bit quants, and the minima that are left."""
     magic = MAGIC[dtype]
     if minima is None:
         return -(magic + layout.form.zero), None
@@ -110,7 +111,7 @@ def _zeros(
     return -magic, minima
 
 
-def _counted(layout: _Layout, words: Tensor, inner: int, dtype: torch.dtype, parts: list[Codes]) -> PackedWeight:
+def _counted(layout: _Layout, words: Tensor, inner: int, dtype: torch.dtype, parts: list[Quants]) -> PackedWeight:
     """Scales and minima as eight-bit counts of their units."""
     form, device = layout.form, words.device
     kind = torch.uint8 if form.has_minima else torch.int8
@@ -130,7 +131,7 @@ def _counted(layout: _Layout, words: Tensor, inner: int, dtype: torch.dtype, par
     )  # fmt: skip
 
 
-def _joined(parts: list[Codes], name: str) -> Tensor:
+def _joined(parts: list[Quants], name: str) -> Tensor:
     return torch.cat([getattr(part, name) for part in parts])
 
 

@@ -1,4 +1,4 @@
-"""Products on a GPU with weights in codes, run an operator at a time."""
+"""Matmuls on a GPU with quantized weights, run an operator at a time."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
-from outrider.kernels.linear import Linear, pack, pack_codes
-from outrider.native.quantized import CodeFormat, Codes, QuantizedWeight
+from outrider.kernels.linear import Linear, pack, pack_quantized
+from outrider.native.quantized import QuantFormat, QuantizedWeight, Quants
 from outrider.native.weights import Part
 from torch import Tensor
 
@@ -19,7 +19,7 @@ class Stacked:
     weights: tuple[QuantizedWeight, ...]
 
     @property
-    def format(self) -> CodeFormat:
+    def format(self) -> QuantFormat:
         """See `QuantizedWeight`."""
         return self.weights[0].format
 
@@ -28,26 +28,26 @@ class Stacked:
         """See `QuantizedWeight`."""
         return sum(weight.shape[0] for weight in self.weights), self.weights[0].shape[1]
 
-    def codes(self, rows: Tensor) -> Codes:
+    def quants(self, rows: Tensor) -> Quants:
         """See `QuantizedWeight`."""
         parts, places, first = [], [], 0
         for weight in self.weights:
             (place,) = torch.nonzero((rows >= first) & (rows < first + weight.shape[0]), as_tuple=True)
             if len(place):
-                parts.append(weight.codes(rows[place] - first))
+                parts.append(weight.quants(rows[place] - first))
                 places.append(place)
             first += weight.shape[0]
         order = torch.cat(places).argsort()
 
-        def joined(of: Callable[[Codes], Tensor | None]) -> Tensor | None:
+        def joined(of: Callable[[Quants], Tensor | None]) -> Tensor | None:
             tensors = [tensor for part in parts if (tensor := of(part)) is not None]
             return torch.cat(tensors)[order] if tensors else None
 
-        codes, scales = (
-            torch.cat(list(each))[order] for each in zip(*((p.codes, p.scales) for p in parts), strict=True)
+        quants, scales = (
+            torch.cat(list(each))[order] for each in zip(*((p.quants, p.scales) for p in parts), strict=True)
         )
-        return Codes(
-            codes,
+        return Quants(
+            quants,
             scales,
             joined(lambda part: part.minima),
             joined(lambda part: part.scale_units),
@@ -56,7 +56,7 @@ class Stacked:
 
 
 class SideBySide:
-    """Products of the same rows, whose results stand side by side."""
+    """Projections of the same rows, whose results stand side by side."""
 
     def __init__(self, linears: Sequence[Linear]) -> None:
         self.in_features, self.dtype = linears[0].in_features, linears[0].dtype
@@ -68,12 +68,12 @@ class SideBySide:
         return torch.cat([linear(x) for linear in self._linears], 1)
 
 
-def coded_linear(parts: Sequence[Part], dtype: torch.dtype, device: torch.device, *, few_rows: bool) -> Linear:
-    """The product of parts, of which some are in codes: one product if all are in one format.
+def quantized_linear(parts: Sequence[Part], dtype: torch.dtype, device: torch.device, *, few_rows: bool) -> Linear:
+    """The projection of parts, of which some are quantized: one matmul if all are in one format.
 
     Args:
         parts: weights and biases; tensors are in ``dtype`` on ``device``.
-        dtype: of the rows and of the product.
+        dtype: of the rows and of the result.
         device: of the weights.
         few_rows: see `pack`.
     """
@@ -81,11 +81,11 @@ def coded_linear(parts: Sequence[Part], dtype: torch.dtype, device: torch.device
     biases = [part.bias for part in parts if part.bias is not None]
     if len(weights) == len(parts) and len({weight.format for weight in weights}) == 1:
         bias = torch.cat(biases) if biases else None
-        return pack_codes(Stacked(tuple(weights)), bias, dtype, device, few_rows=few_rows)
+        return pack_quantized(Stacked(tuple(weights)), bias, dtype, device, few_rows=few_rows)
     linears = [
         pack(part.weight, part.bias, few_rows=few_rows)
         if isinstance(part.weight, Tensor)
-        else pack_codes(part.weight, part.bias, dtype, device, few_rows=few_rows)
+        else pack_quantized(part.weight, part.bias, dtype, device, few_rows=few_rows)
         for part in parts
     ]
     return linears[0] if len(linears) == 1 else SideBySide(linears)

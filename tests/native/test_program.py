@@ -1,0 +1,34 @@
+"""The C++ under the sanitizers for addresses and undefined behaviour, and without a warning."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from outrider.native import compiler
+from outrider.native.compiler import LANGUAGE, SOURCE, WARNINGS
+from outrider.native.levels import LEVELS, Level, supported_levels
+
+PROGRAM = Path(__file__).parents[2] / "native" / "tests"
+SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
+
+
+@pytest.mark.parametrize("level", LEVELS, ids=lambda level: level.name)
+def test_the_sources_compile_without_a_warning_for_every_level(level: Level) -> None:
+    flags = [*LANGUAGE, *WARNINGS, *level.flags, '-DOUTRIDER_ABI=""', "-Werror", "-fsyntax-only"]
+    units = [str(unit) for unit in sorted(SOURCE.glob("*.cpp"))]
+    subprocess.run([*compiler.compiler(), *flags, *units], check=True)
+
+
+@pytest.mark.parametrize("level", supported_levels()[:1], ids=lambda level: level.name)
+def test_every_call_survives_the_sanitizers_and_a_failing_allocator(level: Level, tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    flags = [*LANGUAGE, *WARNINGS, "-Werror", *level.flags, *SANITIZERS, "-g", '-DOUTRIDER_ABI="tested"']
+    units = [str(unit) for unit in sorted((*SOURCE.glob("*.cpp"), *PROGRAM.glob("*.cpp")))]
+    subprocess.run([*compiler.compiler(), *flags, f"-I{SOURCE}", *units, "-o", str(program)], check=True)
+    environment = os.environ | {"ASAN_OPTIONS": "detect_leaks=1", "UBSAN_OPTIONS": "print_stacktrace=1"}
+    completed = subprocess.run([program], env=environment, capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    assert completed.stdout.count("no leak") == 7
