@@ -5,6 +5,8 @@ from __future__ import annotations
 WHOLE: tuple[str, ...] = (
     "chaos",
     "cli/bus/test_guarded_mesh.py",
+    "cli/test_data.py",
+    "cli/test_tenants.py",
     "cli/test_trace_steps.py",
     "cli/test_two_hosts.py",
     "cli/test_up.py",
