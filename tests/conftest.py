@@ -22,6 +22,7 @@ from tests.gateway.streaming import Gateway
 from tests.latch import FEW, Latch
 from tests.processes import ALWAYS
 from tests.reading import reading
+from tests.whole import is_whole
 
 SHARED = ("calling", "guessing", "shared", "streaming")
 """Fixtures of meshes that live as long as the session."""
@@ -72,7 +73,7 @@ structlog.configure(processors=[*structlog.get_config()["processors"][:-1], _pla
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Groups tests for `--dist loadgroup`: one worker runs all tests of a file, and all files that share a mesh.
 
-    Long groups come first.
+    Long groups come first. Marks what only `make test-all` runs.
     """
     ranks = {group: rank for rank, group in enumerate((*GROUPED, *LONG))}
     groups = {}
@@ -82,6 +83,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         group = next((name for name in GROUPED if name in files[item.path]), _name(item.path))
         item.add_marker(pytest.mark.xdist_group(group))
+        if is_whole(f"{_name(item.path)}::{item.name}"):
+            item.add_marker(pytest.mark.whole)
         groups[item] = group
     items.sort(key=lambda item: ranks.get(groups[item], len(ranks)))
 

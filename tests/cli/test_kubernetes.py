@@ -89,16 +89,16 @@ def test_a_secret_that_the_account_may_not_patch_is_told_in_one_sentence(
     api: str, account: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "folders" / "gateway").mkdir(parents=True)
-    with pytest.raises(ConfigError, match="refused /api/v1/namespaces/llm/secrets/mesh-gateway with status 404"):
+    with pytest.raises(ConfigError, match=r"secrets/mesh-gateway .*404"):
         write_secrets(tmp_path / "folders", "mesh", api, account)
 
 
 def test_outside_a_pod_there_is_no_account(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"ca\.crt is not the authority of a cluster"):
+    with pytest.raises(ConfigError, match=r"ca\.crt"):
         write_secrets(tmp_path, "mesh", account=tmp_path / "none")
 
 
 def test_an_api_that_cannot_be_reached_is_told_in_one_sentence(account: Path, tmp_path: Path) -> None:
     (tmp_path / "folders" / "gateway").mkdir(parents=True)
-    with pytest.raises(ConfigError, match=r"cannot be reached at https://127\.0\.0\.1:1"):
+    with pytest.raises(ConfigError, match=r"https://127\.0\.0\.1:1"):
         write_secrets(tmp_path / "folders", "mesh", "https://127.0.0.1:1", account)

@@ -108,14 +108,14 @@ def test_the_synchronous_client_gets_the_same_answers(one: Gateway) -> None:
         assert stream.next == [400]
         assert "".join(chunk.text for chunk in client.resume(stream.id)) == whole.text
         assert _tokens(list(client.resume(stream.id, [390]))) == _tokens([whole])[390:]
-        with pytest.raises(BadRequestError, match="temperature must be a number from 0 to 100") as refused:
+        with pytest.raises(BadRequestError, match="temperature") as refused:
             client.complete("a", temperature=-1)
         assert (refused.value.status, refused.value.param) == (400, "temperature")
         assert refused.value.request_id
         with pytest.raises(NotFoundError) as unknown:
             list(client.stream("a", model="none"))
         assert (unknown.value.code, unknown.value.type) == ("model_not_found", "not_found_error")
-        with pytest.raises(TypeError, match="suffix is no parameter"):
+        with pytest.raises(TypeError, match="suffix"):
             client.complete("a", suffix="b")
 
 

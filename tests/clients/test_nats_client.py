@@ -159,7 +159,7 @@ async def _cancel_for_ever(client: over_nats.AsyncClient, request: str) -> None:
 
 
 async def test_errors_are_those_of_the_tree(client: over_nats.AsyncClient) -> None:
-    with pytest.raises(BadRequestError, match="temperature must be a number from 0 to 100") as refused:
+    with pytest.raises(BadRequestError, match="temperature") as refused:
         await client.complete("a", temperature=-1)
     assert (refused.value.status, refused.value.param) == (400, "temperature")
     with pytest.raises(NotFoundError) as unknown:

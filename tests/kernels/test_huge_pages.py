@@ -95,7 +95,7 @@ def test_without_huge_pages_there_is_memory_all_the_same(kernel: str, monkeypatc
 
 
 def test_more_than_there_is_is_refused() -> None:
-    with pytest.raises(MemoryError, match="1152921504606846976 bytes of memory cannot be allocated"):
+    with pytest.raises(MemoryError, match="1152921504606846976 bytes"):
         map_zeros(1 << 60)
     with pytest.raises(MemoryError, match="cannot be allocated"):
         KvPool(1, 1 << 50, 16, 1, 32)

@@ -119,7 +119,7 @@ def test_words_are_those_of_the_published_generator() -> None:
 
 def test_seeds_of_another_kind_are_refused() -> None:
     zero = torch.zeros(2, dtype=torch.int64, device=DEVICE)
-    with pytest.raises(ValueError, match=r"seeds are torch\.int32"):
+    with pytest.raises(ValueError, match="seeds"):
         triton.log_exponentials(zero.int(), zero, 5)
     with pytest.raises(ValueError, match=r"must be contiguous int64 \[n\]"):
         triton.log_exponentials(zero[:1], zero, 5)

@@ -20,7 +20,7 @@ def test_only_pools_of_codes_have_scales(dtype: torch.dtype) -> None:
 
 
 def test_another_dtype_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"in torch\.float64; they are kept in one of torch\.float32, .*torch\.int8"):
+    with pytest.raises(ValueError, match=r"in torch\.float64"):
         KvPool(1, 1, 1, 1, 2, torch.float64)
 
 

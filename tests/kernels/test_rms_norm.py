@@ -67,13 +67,13 @@ def test_a_rows_bits_do_not_depend_on_the_others() -> None:
 
 def test_what_does_not_fit_is_refused() -> None:
     x = noise(3, 8)
-    with pytest.raises(ValueError, match="last axis must be of 1 to 16384"):
+    with pytest.raises(ValueError, match="1 to 16384"):
         triton.rms_norm(noise(1, 16385), None, EPS)
-    with pytest.raises(ValueError, match=r"must be \[width\] or \[heads, width\]"):
+    with pytest.raises(ValueError, match=r"\[heads, width\]"):
         triton.rms_norm(x, noise(7), EPS)
-    with pytest.raises(ValueError, match="contiguous and evenly spaced"):
+    with pytest.raises(ValueError, match="evenly"):
         triton.rms_norm(noise(8, 3).T, None, EPS)
-    with pytest.raises(ValueError, match="must be a float32 scalar"):
+    with pytest.raises(ValueError, match="scalar"):
         triton.rms_norm(x, None, EPS.double())
-    with pytest.raises(ValueError, match="contiguous and of x's shape"):
+    with pytest.raises(ValueError, match="of x's shape"):
         triton.rms_norm(x, None, EPS, add=noise(3, 7))

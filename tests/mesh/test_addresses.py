@@ -106,5 +106,5 @@ def test_servers_listen_on_a_held_port_one_after_the_other() -> None:
 
 
 def test_a_port_of_another_machine_cannot_be_held() -> None:
-    with pytest.raises(Unavailable, match=r"no port of 192\.0\.2\.1 can be opened: "):
+    with pytest.raises(Unavailable, match=r"192\.0\.2\.1"):
         hold_port("192.0.2.1")

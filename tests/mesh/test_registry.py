@@ -40,6 +40,8 @@ Join = Callable[..., Any]
 
 TIMES = Times(*(seconds / 2 for seconds in Times()))
 """Half the real times; the tests of the lifecycle use the real ones."""
+OUTAGE_S = TIMES.silence_s + 0.3
+"""Seconds of an outage that is longer than a member may be silent."""
 
 
 @pytest.fixture
@@ -90,7 +92,7 @@ async def test_a_process_that_is_starting_is_no_member(join: Join, broker: Broke
     await bus.connect(broker.url, "v1", wait_s=10)
     starting = Registry(bus, "verifier", "v1")
     await starting.start()
-    with pytest.raises(Unavailable, match="no verifier was found within 1 s"):
+    with pytest.raises(Unavailable, match="no verifier"):
         await watcher.registry.wait_for("verifier", bool, timeout=1)
     starting.set_state(State.READY)
     await wait_for_names(watcher, "verifier", "v1")
@@ -139,32 +141,34 @@ async def test_a_member_that_tells_something_new_is_told_of(join: Join) -> None:
     await watcher.registry.wait_for("verifier", lambda members: members[0].status["load"]["running"] == 7, timeout=10)
 
 
-async def test_a_lost_broker_makes_nobody_disappear(join: Join, broker: Broker) -> None:
+async def test_a_lost_broker_makes_nobody_disappear_but_who_died_meanwhile(join: Join, broker: Broker) -> None:
     watcher = await join("gateway", "g1")
     await join("verifier", "v1")
-    await wait_for_names(watcher, "verifier", "v1")
+    victim = await join("verifier", "v2")
+    await wait_for_names(watcher, "verifier", "v1", "v2")
     names_seen: list[list[str]] = []
     watcher.registry.on_change("verifier", lambda members: names_seen.append(names(members)))
     broker.kill()
-    await asyncio.sleep(1.4)
+    await victim.fall_silent()
+    await asyncio.sleep(OUTAGE_S)
     await asyncio.to_thread(broker.start)
-    await asyncio.sleep(1.8)
-    assert names(watcher.registry.members("verifier")) == ["v1"]
-    assert [] not in names_seen
+    await wait_for_names(watcher, "verifier", "v1", timeout=15)
+    assert all("v1" in each for each in names_seen)
 
 
-async def test_a_frozen_broker_makes_nobody_disappear(join: Join, broker: Broker) -> None:
+async def test_a_frozen_broker_makes_nobody_disappear_but_who_died_meanwhile(join: Join, broker: Broker) -> None:
     watcher = await join("gateway", "g1")
     await join("verifier", "v1")
-    await wait_for_names(watcher, "verifier", "v1")
+    victim = await join("verifier", "v2")
+    await wait_for_names(watcher, "verifier", "v1", "v2")
     names_seen: list[list[str]] = []
     watcher.registry.on_change("verifier", lambda members: names_seen.append(names(members)))
     broker.freeze()
-    await asyncio.sleep(1.4)
+    await victim.fall_silent()
+    await asyncio.sleep(OUTAGE_S)
     broker.thaw()
-    await asyncio.sleep(1.8)
-    assert names(watcher.registry.members("verifier")) == ["v1"]
-    assert [] not in names_seen
+    await wait_for_names(watcher, "verifier", "v1", timeout=15)
+    assert all("v1" in each for each in names_seen)
 
 
 async def test_a_member_that_comes_back_to_the_broker_later_than_we_was_never_gone(join: Join, broker: Broker) -> None:
@@ -174,23 +178,12 @@ async def test_a_member_that_comes_back_to_the_broker_later_than_we_was_never_go
     watcher.registry.on_change("verifier", lambda members: names_seen.append(names(members)))
     broker.kill()
     await late.fall_silent()
-    await asyncio.sleep(1.3)
+    await asyncio.sleep(OUTAGE_S)
     await asyncio.to_thread(broker.start)
     await eventually(lambda: watcher.bus.connected and late.bus.connected)
-    await asyncio.sleep(0.5)
     late.registry.set_state(State.DRAINING)
     await watcher.registry.wait_for("verifier", lambda members: members[0].state == State.DRAINING, timeout=5)
     assert [] not in names_seen
-
-
-async def test_a_member_that_died_while_the_broker_was_away_is_gone_after_it(join: Join, broker: Broker) -> None:
-    watcher, victim = await join("gateway", "g1"), await join("verifier", "v1")
-    await wait_for_names(watcher, "verifier", "v1")
-    broker.kill()
-    await victim.fall_silent()
-    await asyncio.sleep(1)
-    await asyncio.to_thread(broker.start)
-    await wait_for_names(watcher, "verifier", timeout=15)
 
 
 async def test_a_restart_under_the_same_name_takes_the_place_of_the_one_before(join: Join) -> None:
@@ -199,8 +192,9 @@ async def test_a_restart_under_the_same_name_takes_the_place_of_the_one_before(j
     await join("verifier", "v1", run=2)
     await watcher.registry.wait_for("verifier", lambda members: members[0].status == {"run": 2}, timeout=10)
     await old.leave()
-    await asyncio.sleep(0.3)
-    (member,) = watcher.registry.members("verifier")
+    await join("verifier", "v2")  # it is heard after the leave
+    await wait_for_names(watcher, "verifier", "v1", "v2")
+    member = watcher.registry.members("verifier")[0]
     assert member.status == {"run": 2}
 
 

@@ -31,7 +31,7 @@ def test_a_seed_that_is_none_is_named(tmp_path: Path) -> None:
     bus = BusDirectory(tmp_path)
     bus.write()
     bus.seed("issuer").write_bytes(bus.seed("gateway").read_bytes())
-    with pytest.raises(ConfigError, match=r"issuer\.nk holds no seed of an account's nkey"):
+    with pytest.raises(ConfigError, match=r"issuer\.nk"):
         bus.write()
 
 
@@ -46,9 +46,7 @@ def test_a_mesh_has_new_seeds_at_every_start(tmp_path: Path) -> None:
 
 def test_credentials_are_refused_for_a_broker_that_is_started(tmp_path: Path) -> None:
     sets = [f"verifier.nats_credentials={tmp_path}"]
-    with pytest.raises(
-        ConfigError, match=r"verifier\.nats_credentials is for a NATS that runs already: give --nats-url"
-    ):
+    with pytest.raises(ConfigError, match=r"verifier\.nats_credentials .*--nats-url"):
         make_plan(UpOptions(port=0, log_dir=tmp_path, sets=sets))
     plan = make_plan(UpOptions(port=0, log_dir=tmp_path, sets=sets, nats_url="nats://127.0.0.1:4222"))
     assert (plan.broker.process, plan.broker.credentials, plan.broker.login.credentials) == (None, None, None)
@@ -68,7 +66,7 @@ def test_the_one_broker_that_runs_is_found_and_of_several_none(tmp_path: Path, m
         brokers[-1].start()
     one, two = (re.escape(broker.url) for broker in brokers)
     listed = rf"--nats-url {one} is that of http://127\.0\.0\.1:8080 \(logs in {tmp_path}\)"
-    with pytest.raises(ConfigError, match=r"several meshes .*: --nats-url selects one") as refused:
+    with pytest.raises(ConfigError, match="--nats-url") as refused:
         running_broker()
     lines = str(refused.value).splitlines()[1:]
     assert sum(bool(re.search(listed, line)) for line in lines) == 1

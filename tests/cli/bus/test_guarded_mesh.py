@@ -110,7 +110,7 @@ async def test_a_client_without_a_key_is_refused(nats_url: str) -> None:
 
 async def test_a_process_without_a_seed_is_told_what_it_lacks(nats_url: str) -> None:
     bus = Bus()
-    with pytest.raises(Unavailable, match="does not know this user: set nats_credentials"):
+    with pytest.raises(Unavailable, match="nats_credentials"):
         await bus.connect(nats_url, "stranger", wait_s=1)
     await bus.close()
 

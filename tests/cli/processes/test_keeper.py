@@ -95,15 +95,17 @@ async def test_a_process_is_ready_once_and_only_under_its_own_name(tmp_path):
 async def test_a_process_that_takes_long_to_get_ready_is_told_of_until_it_is(tmp_path):
     events = Recorder()
     keeper = ProcessKeeper(python(FOREVER, tmp_path / "sleeper-1.log"), events)
-    telling = asyncio.create_task(tell_of_starts(lambda: [keeper], events, every_s=0.01))
+    keepers = [keeper]
+    telling = asyncio.create_task(tell_of_starts(lambda: keepers, events, every_s=0.01))
     await until(lambda: len(events.lines) > 1)
     assert re.fullmatch(rf"Waiting for {keeper.child.instance} for \d+ s \(log: sleeper-1\.log\)", events.lines[0])
     keeper.note_ready(keeper.child.instance, "127.0.0.1:1")
     told = len(events.lines)
-    await asyncio.sleep(0.1)
-    assert len(events.lines) == told
+    keepers.append(ProcessKeeper(python(FOREVER, tmp_path / "sleeper-2.log"), events))
+    await until(lambda: len(events.lines) > told)
+    assert "sleeper-1" not in events.lines[told]
     telling.cancel()
-    await keeper.stop(5)
+    await asyncio.gather(*(each.stop(5) for each in keepers))
 
 
 async def test_a_process_that_will_not_stop_is_killed(tmp_path):

@@ -87,7 +87,7 @@ def test_the_broker_speaks_tls_where_settings_name_its_certificate_by_kind(tmp_p
 
 
 def test_a_broker_that_runs_already_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="--secure starts a NATS of its own, and another is set"):
+    with pytest.raises(ConfigError, match="--secure"):
         make_plan(UpOptions(port=0, log_dir=tmp_path, secure=True, nats_url="nats://127.0.0.1:4222"))
 
 

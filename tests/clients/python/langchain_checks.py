@@ -116,7 +116,7 @@ def test_plain_completions_are_streamed_too() -> None:
 
 
 def test_errors_are_those_it_knows() -> None:
-    with pytest.raises(openai.BadRequestError, match="temperature must be a number from 0 to 100") as bad:
+    with pytest.raises(openai.BadRequestError, match="temperature") as bad:
         CHAT.invoke("a", temperature=-1)
     assert bad.value.param == "temperature"
     with pytest.raises(openai.NotFoundError, match="does not exist"):

@@ -94,7 +94,7 @@ def test_plain_completions_and_models_are_there() -> None:
 
 
 def test_errors_are_those_it_knows() -> None:
-    with pytest.raises(litellm.BadRequestError, match="temperature must be a number from 0 to 100"):
+    with pytest.raises(litellm.BadRequestError, match="temperature"):
         litellm.completion(**ASKED, temperature=-1)
     with pytest.raises(litellm.NotFoundError, match="does not exist"):
         litellm.completion(**ASKED | {"model": "openai/none"})

@@ -103,7 +103,7 @@ def test_an_answer_may_take_all_room_and_no_more(llm: LLM) -> None:
     prompt = [5] * (llm.context_length - 3)
     (result,) = llm.generate(prompt, SamplingParams(ignore_eos=True))
     assert len(result.token_ids) == 3
-    with pytest.raises(RequestError, match=f"prompt has {llm.context_length} tokens") as caught:
+    with pytest.raises(RequestError, match=f"{llm.context_length} tokens") as caught:
         llm.generate([5] * llm.context_length)
     assert caught.value.param == "prompt"
 

@@ -86,7 +86,7 @@ def test_pages_on_triton_are_in_the_dtype_that_is_asked_for(
 @pytest.mark.usefixtures("on_triton")
 def test_pages_that_no_kernel_reads_are_refused(tmp_path: Path) -> None:
     save("llama 3", tmp_path)
-    with pytest.raises(ModelError, match="pages hold 24 tokens; it must be a power of two"):
+    with pytest.raises(ModelError, match="24 tokens"):
         load(tmp_path, "fast").new_pool(2, 24)
 
 

@@ -90,7 +90,7 @@ def test_one_template_is_for_all_chats(tmp_path: Path, name: str, texts: tuple[s
 
 @pytest.mark.parametrize("value", [7, ["x"], [{"name": "default"}], {"default": None}])
 def test_a_chat_template_of_another_form_is_refused_in_a_sentence(tmp_path: Path, value: Any) -> None:
-    with pytest.raises(TextError, match="chat_template must be a string, or a list of objects"):
+    with pytest.raises(TextError, match="chat_template"):
         Tokenizer.load(write(tmp_path, byte_level(), chat_template=value))
 
 
@@ -186,7 +186,7 @@ def test_a_chat_without_a_template_is_refused() -> None:
     ],
 )
 def test_a_template_that_refuses_or_fails_says_why(template: str, reason: str) -> None:
-    with pytest.raises(TextError, match="the chat template refuses these messages") as caught:
+    with pytest.raises(TextError, match="refuses these messages") as caught:
         rendered(_with_template(template), MESSAGES)
     assert reason in str(caught.value)
 
@@ -195,7 +195,7 @@ def test_variables_of_a_template_come_from_the_client() -> None:
     chosen = _with_template("{{ 'quiet' if enable_thinking is defined and not enable_thinking else 'loud' }}")
     assert rendered(chosen, MESSAGES) == "loud"
     assert rendered(chosen, MESSAGES, variables={"enable_thinking": False}) == "quiet"
-    with pytest.raises(TextError, match="chat_template_kwargs may not hold messages"):
+    with pytest.raises(TextError, match="chat_template_kwargs"):
         rendered(chosen, MESSAGES, variables={"messages": []})
 
 

@@ -56,9 +56,7 @@ def test_an_older_model_s_map_of_special_tokens_counts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", ["</s>", -1, [1.5], True, {}])
 def test_what_is_no_id_is_refused_in_a_sentence(tmp_path: Path, value: Any) -> None:
-    with pytest.raises(
-        TextError, match=r"config.json: eos_token_id is .*; it must be a token id or a list of token ids"
-    ):
+    with pytest.raises(TextError, match=r"config.json: eos_token_id"):
         ends(tmp_path, words(), generation=value)
 
 

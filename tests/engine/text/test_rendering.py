@@ -57,7 +57,7 @@ def test_a_template_that_takes_too_much_refuses_its_chat_and_others_are_rendered
 @pytest.mark.parametrize("source", ["{{ '%500000000d' % 1 }}", "{{ 'a' * 5000000000 }}"])
 def test_a_constant_of_a_template_is_not_computed_where_the_tokenizer_is(source: str) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(TextError, match="takes more than 256 MB of memory"):
+    with pytest.raises(TextError, match="256 MB"):
         made(source).chat_parts(chat("a"))
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < LIMIT >> 10
 
@@ -69,7 +69,7 @@ def test_a_tokenizer_without_chats_starts_no_process() -> None:
 
 
 def test_a_template_that_does_not_compile_is_told_where_rendering_starts() -> None:
-    with pytest.raises(TextError, match="the chat template does not compile"):
+    with pytest.raises(TextError, match="does not compile"):
         made("{% if %}").start_rendering()
 
 

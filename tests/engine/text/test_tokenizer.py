@@ -77,13 +77,13 @@ def test_no_token_is_longer_than_the_longest(model: Tokenizer) -> None:
 
 def test_an_id_outside_the_vocabulary_is_named(model: Tokenizer) -> None:
     for bad in (model.vocabulary_size, -1):
-        with pytest.raises(TextError, match=f"token id {bad} is outside the vocabulary"):
+        with pytest.raises(TextError, match=f"token id {bad}"):
             model.decode([1, bad])
 
 
 def test_an_unknown_special_token_is_named(model: Tokenizer) -> None:
     model.require_special(["<|im_end|>"])
-    with pytest.raises(TextError, match=r"no special token '<\|nope\|>'"):
+    with pytest.raises(TextError, match=r"'<\|nope\|>'"):
         model.require_special(["<|nope|>"])
 
 

@@ -95,7 +95,7 @@ def test_a_caller_has_the_filters_of_the_gateway_the_tenant_and_the_key_once() -
     assert installed.answer_filters(Caller(limits=(*owned, own))) == ("patterns", "own")
     assert installed.prompt_filters(Caller(limits=(*owned, own))) == ("own",)
     installed.require(["patterns", "own"])
-    with pytest.raises(Unavailable, match="the filter 'other' is not set up at this gateway"):
+    with pytest.raises(Unavailable, match="'other'"):
         installed.chain(["own", "other"])
 
 

@@ -21,7 +21,7 @@ async def test_a_text_is_masked_or_refused() -> None:
     assert await filter_prompt(guard, Text(f"Mail {ADDRESS}", add_special=False)) == Text("Mail [email]", False)
     with pytest.raises(PromptRefused, match="the prompt is refused by a filter"):
         await filter_prompt(guard, Text(f"Use {SECRET}"))
-    with pytest.raises(InvalidRequest, match="prompt must be text: prompts of this caller are filtered"):
+    with pytest.raises(InvalidRequest, match="must be text"):
         await filter_prompt(guard, Tokens([1]))
 
 

@@ -185,13 +185,13 @@ async def test_new_keys_are_found_and_withdrawn_ones_end_the_tokens_that_were_ve
     del changing.keys["first"]
     changing.add_key("second", "ES256")
     new = changing.token("second")
-    with pytest.raises(WrongKey, match="a key that its issuer does not have"):
+    with pytest.raises(WrongKey, match="issuer does not have"):
         await tokens.verify(new)
     assert len(changing.requests) == 2
     clock.now += RETRY_S
     await asyncio.gather(*(tokens.verify(new) for _ in range(5)))
     assert len(changing.requests) == 4
-    with pytest.raises(WrongKey, match="a key that its issuer does not have"):
+    with pytest.raises(WrongKey, match="issuer does not have"):
         await tokens.verify(old)
     await tokens.close()
 
@@ -201,7 +201,7 @@ async def test_known_keys_go_on_for_a_while_without_the_issuer(changing: LocalIs
     tokens = _tokens(changing, clock)
     text = changing.token("first")
     changing.stop()
-    with pytest.raises(Unavailable, match="their issuer does not answer"):
+    with pytest.raises(Unavailable, match="does not answer"):
         await tokens.verify(text)
     changing.start()
     clock.now += RETRY_S

@@ -125,7 +125,7 @@ async def test_what_lingers_holds_its_place_until_another_gateway_takes_it(
     _, text = await tenant_store.key(Limits(concurrent_streams=1))
     begun = await RawStream(urls[0], text).begin(enough=CUT, stay=True, **_body())
     for url in urls:
-        with pytest.raises(openai.RateLimitError, match="limit of 1 concurrent streams"):
+        with pytest.raises(openai.RateLimitError, match="concurrent streams"):
             await complete(url, text)
     rest = await RawStream(urls[1], text).resume(begun.request, begun.last, enough=CUT)
     assert [event.id for event in rest.events] == [f"{begun.request}:{CUT + place}" for place in range(1, CUT + 1)]

@@ -69,7 +69,7 @@ async def test_a_model_needs_a_tokenizer_and_a_verifier_of_one_vocabulary(reader
     await announce("verifier", "a")
     await announce("tokenizer", "b", vocabulary="other")
     assert models.all() == []
-    with pytest.raises(Unavailable, match="no service is ready for the model m"):
+    with pytest.raises(Unavailable, match="model m"):
         models.find("m")
     await announce("tokenizer", "c")
     assert [(model.name, model.vocabulary) for model in models.all()] == [("m", "v")]
@@ -87,7 +87,7 @@ async def test_an_unknown_model_is_told_apart_from_one_that_is_away(reader: Regi
     await eventually(lambda: len(models.all()) == 1)
     with pytest.raises(Unavailable):
         models.find("leaves")
-    with pytest.raises(UnknownModel, match="'nope' does not exist; there are: stays"):
+    with pytest.raises(UnknownModel, match=r"'nope' .*stays"):
         models.find("nope")
 
 
@@ -134,9 +134,9 @@ async def test_a_request_for_a_cold_model_waits_for_a_verifier_and_counts_as_unp
 @pytest.mark.parametrize("times", [Times(news_s=0)], ids=["knows all"])
 async def test_a_cold_model_that_nobody_wakes_is_away_and_any_other_does_not_exist(reader: Registry) -> None:
     models = Models(reader, ["m"], cold_s=0)
-    with pytest.raises(Unavailable, match="no service is ready for the model m"):
+    with pytest.raises(Unavailable, match="model m"):
         await models.wait_for("m", lambda _: True, 600)
-    with pytest.raises(UnknownModel, match="'nope' does not exist; there are: m"):
+    with pytest.raises(UnknownModel, match=r"'nope' .*m"):
         await models.wait_for("nope", lambda _: True, 600)
     with pytest.raises(UnknownModel, match="you may not use it"):
         await models.wait_for("m", lambda _: False, 600)

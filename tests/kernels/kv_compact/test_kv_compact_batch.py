@@ -119,9 +119,9 @@ def test_what_is_out_of_range_is_caught_where_kernels_are_checked(moves: Moves, 
 
 def test_what_does_not_fit_is_refused() -> None:
     pool, (offsets, sources, places) = filled_pool(torch.float32), lists([[(5, 4)]])
-    with pytest.raises(ValueError, match=r"offsets are .*; int32 \[sequences \+ 1\] it is"):
+    with pytest.raises(ValueError, match="offsets"):
         triton.kv_compact_batch(pool, offsets.long(), sources, places)
-    with pytest.raises(ValueError, match=r"sources are .*; int64 \[moves\] it is"):
+    with pytest.raises(ValueError, match="sources"):
         triton.kv_compact_batch(pool, offsets, sources.int(), places)
-    with pytest.raises(ValueError, match=r"places are .*; int64 \[moves\] it is"):
+    with pytest.raises(ValueError, match="places"):
         triton.kv_compact_batch(pool, offsets, sources, places[:0])

@@ -105,11 +105,11 @@ def test_no_rows_are_no_product() -> None:
 
 
 def test_a_cpu_refuses_eight_bit_floats() -> None:
-    with pytest.raises(ValueError, match='on a CPU there are "int8" and "int4"'):
+    with pytest.raises(ValueError, match='"int8" and "int4"'):
         pack(random(4, 4), quantization="fp8")
 
 
 def test_an_unknown_quantization_is_refused() -> None:
     unknown: Any = "int3"
-    with pytest.raises(ValueError, match="must be one of int8, int4, fp8"):
+    with pytest.raises(ValueError, match="int8, int4, fp8"):
         pack(random(4, 4), quantization=unknown)

@@ -171,11 +171,11 @@ def test_no_score_is_above_its_bound(temperature: float) -> None:
 @pytest.mark.parametrize("run", [triton.draw, reference.draw])
 def test_parameters_that_do_not_fit_are_refused(run) -> None:
     logits = noise(2, 40)
-    with pytest.raises(ValueError, match=r"seeds are torch\.int64 \(3,\)"):
+    with pytest.raises(ValueError, match="seeds"):
         run(logits, draws_like(3, 1.0))
-    with pytest.raises(ValueError, match=r"allowed are torch\.int32 \(2, 1\)"):
+    with pytest.raises(ValueError, match="allowed"):
         run(logits, draws_like(2, 1.0, allowed=torch.zeros(2, 1, dtype=torch.int32, device=DEVICE)))
-    with pytest.raises(ValueError, match=r"logits are torch\.int64"):
+    with pytest.raises(ValueError, match="logits"):
         run(logits.long(), draws_like(2, 1.0))
-    with pytest.raises(ValueError, match=r"top_p are torch\.float64"):
+    with pytest.raises(ValueError, match="top_p"):
         run(logits, draws_like(2, 1.0, top_p=torch.ones(2, dtype=torch.float64, device=DEVICE)))

@@ -228,12 +228,12 @@ def test_other_sequences_and_their_order_change_no_bits() -> None:
 def test_a_page_that_is_not_in_the_pool_is_refused() -> None:
     batch = build(SequenceRows(1, 20, [3, 180]))
     pool = KvPool(1, 180, 16, 2, 64, device=DEVICE)
-    with pytest.raises(ValueError, match="pages 3 to 180 are named; the pool has 0 to 179"):
+    with pytest.raises(ValueError, match=r"3 to 180 .* 0 to 179"):
         TritonPlan(batch, pool, 4, torch.float32)
 
 
 def test_a_tree_of_too_many_nodes_is_refused() -> None:
-    with pytest.raises(ValueError, match="a tree has 65 nodes; attention on a GPU takes at most 64"):
+    with pytest.raises(ValueError, match="65 nodes"):
         TritonPlan(
             build(sequence(65, 0, parents=[-1] * 65)), KvPool(1, 180, 16, 2, 64, device=DEVICE), 4, torch.float32
         )

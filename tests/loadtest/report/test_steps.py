@@ -57,7 +57,7 @@ def test_times_of_a_trace_count_from_the_request_s_first_step() -> None:
 
 
 def test_a_request_that_no_step_served_has_no_time_line() -> None:
-    with pytest.raises(TraceError, match="no step of request unknown"):
+    with pytest.raises(TraceError, match="request unknown"):
         trace(EVENTS, "unknown")
 
 

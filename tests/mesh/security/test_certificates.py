@@ -89,12 +89,12 @@ def test_a_file_that_cannot_be_used_is_refused_by_name(
 
 
 def test_a_key_of_another_certificate_is_refused(certified: Certified, files: Files) -> None:
-    with pytest.raises(ConfigError, match=r"is not the key of the certificate"):
+    with pytest.raises(ConfigError, match="not the key"):
         Certificates(replace(files, key=certified.issue("gateway").key))
 
 
 def test_an_expired_certificate_is_refused_with_its_end(certified: Certified) -> None:
-    with pytest.raises(ConfigError, match=r"expired at 20\d\d-.* UTC: give a new certificate and its key"):
+    with pytest.raises(ConfigError, match=r"expired at 20\d\d-"):
         Certificates(certified.issue("verifier", EXPIRED), "verifier")
 
 

@@ -204,7 +204,7 @@ async def test_events_wait_while_the_file_cannot_be_written(tmp_path: Path) -> N
 
 
 def test_a_file_that_cannot_be_opened_is_a_wrong_setting(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"audit_log = .* cannot be written: No such file or directory"):
+    with pytest.raises(ConfigError, match="audit_log"):
         start_audit("gateway", "gateway-1", str(tmp_path / "none" / "audit.jsonl"))
 
 

@@ -258,7 +258,7 @@ def test_a_file_has_one_span_a_line(tmp_path: Path) -> None:
     inner, outer = (json.loads(line) for line in path.read_text().splitlines())
     assert (inner["name"], inner["parent_id"]) == ("inner", outer["context"]["span_id"])
     assert outer["resource"]["attributes"]["service.instance.id"] == "test-1"
-    with pytest.raises(ConfigError, match=r"trace_exporter = file:/none/spans cannot be written: No such file"):
+    with pytest.raises(ConfigError, match="trace_exporter"):
         start_tracing("test", "test-1", "file:/none/spans")
 
 

@@ -34,7 +34,7 @@ def test_each_window_is_predicted_by_itself_behind_its_first_token(model: LlamaM
 
 
 def test_what_cannot_be_measured_is_refused(model: LlamaModel) -> None:
-    with pytest.raises(ModelError, match="a context of 257 tokens; this model takes 2 to 256"):
+    with pytest.raises(ModelError, match=r"257 .* 256"):
         bits_per_byte(model, [1, 2], BYTES, 257)
     with pytest.raises(ModelError, match="too short"):
         bits_per_byte(model, [1], BYTES, 8)
@@ -49,5 +49,5 @@ def test_the_command_prints_one_line_with_the_settings(tmp_path: Path, capsys: p
     printed = capsys.readouterr().out
     assert 0 < float(printed.split()[0]) < 8
     assert printed.endswith("weights torch.float32, quantization none, keys and values torch.float32\n")
-    with pytest.raises(SystemExit, match="kv_dtype is 'int3'"):
+    with pytest.raises(SystemExit, match="kv_dtype"):
         quality.main(["--text", str(text), "--kv-dtype", "int3"])

@@ -33,7 +33,7 @@ def test_a_missing_expert_is_named(tmp_path: Path) -> None:
     missing = "model.layers.1.block_sparse_moe.experts.3.w2.weight"
     del tensors[missing]
     save_file(tensors, path)
-    with pytest.raises(ModelError, match=f"has no tensor {missing}"):
+    with pytest.raises(ModelError, match=missing):
         LlamaModel.load(tmp_path)
 
 

@@ -209,7 +209,7 @@ def test_sizes_that_a_file_lists_for_each_layer_are_one_size_if_they_are_the_sam
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     assert config_fields(spoilt(tmp_path / "a", change([176, 176])))["intermediate_size"] == 176
-    with pytest.raises(ModelError, match=r"qwen2.feed_forward_length is a list of 2; it must be a whole number"):
+    with pytest.raises(ModelError, match=r"qwen2.feed_forward_length"):
         config_fields(spoilt(tmp_path / "b", change([176, 96])))
 
 
@@ -256,13 +256,11 @@ def test_a_missing_or_wrong_key_is_named(change: Any, message: str, tmp_path: Pa
 
 def test_tensors_without_use_or_of_another_shape_are_named(tmp_path: Path) -> None:
     checkpoint = GgufCheckpoint(spoilt(tmp_path, more_of("blk.0.attn_qkv.weight")))
-    with pytest.raises(ModelError, match=r"has no tensor for model.layers.9.mlp.up_proj.weight"):
+    with pytest.raises(ModelError, match=r"model.layers.9.mlp.up_proj.weight"):
         checkpoint.take("model.layers.9.mlp.up_proj.weight", [1, 1])
-    with pytest.raises(
-        ModelError, match=r"blk.0.ffn_up.weight has shape \[160, 96\]; by its metadata it must be \[9\]"
-    ):
+    with pytest.raises(ModelError, match=r"blk.0.ffn_up.weight .*\[160, 96\].* \[9\]"):
         checkpoint.take("model.layers.0.mlp.up_proj.weight", [9])
-    with pytest.raises(ModelError, match=r"has a tensor blk.0.attn_qkv.weight that its metadata has no use for"):
+    with pytest.raises(ModelError, match=r"blk.0.attn_qkv.weight"):
         checkpoint.finish(ignored=["weight.nothing", "proj.weight", "proj.bias", "norm.weight", "tokens.weight"])
 
 
@@ -270,9 +268,7 @@ def test_a_tensor_of_another_type_is_refused_by_name(tmp_path: Path) -> None:
     def change(writer: GGUFWriter) -> None:
         writer.add_tensor("blk.0.extra.weight", torch.zeros(4, 84).byte().numpy(), raw_dtype=Kind.Q2_K)
 
-    with pytest.raises(
-        ModelError, match=r"blk.0.extra.weight has the type Q2_K; one of F32, F16, BF16, Q4_0.* is allowed"
-    ):
+    with pytest.raises(ModelError, match=r"blk.0.extra.weight .*Q2_K"):
         GgufCheckpoint(spoilt(tmp_path, change))
 
 

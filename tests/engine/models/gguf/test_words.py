@@ -293,7 +293,7 @@ def test_a_damaged_vocabulary_is_refused_with_one_sentence(add: Any, message: st
 
 def test_a_token_that_stands_twice_is_refused(tmp_path: Path) -> None:
     path = write_words(tmp_path / "model.gguf", "llama", add_sentence_piece, [*pieces(), ("<s>", 0.0, NORMAL)])
-    with pytest.raises(TextError, match=r"tokenizer.ggml.tokens holds '<s>' twice"):
+    with pytest.raises(TextError, match=r"tokenizer.ggml.tokens holds '<s>'"):
         Tokenizer.load(path)
 
 
@@ -307,7 +307,7 @@ def test_a_file_is_known_by_its_first_bytes(tmp_path: Path) -> None:
 
 def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "model.gguf").write_bytes(b"{}")
-    with pytest.raises(TextError, match="is not a GGUF file: it does not begin with GGUF"):
+    with pytest.raises(TextError, match="is not a GGUF file"):
         Tokenizer.load(tmp_path / "model.gguf")
 
 

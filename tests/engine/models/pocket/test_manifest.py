@@ -22,7 +22,7 @@ def test_one_flipped_byte_is_named(tmp_path: Path) -> None:
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
-    with pytest.raises(pocket.ManifestError, match=r"model\.safetensors has the SHA-256 .* as it was shipped"):
+    with pytest.raises(pocket.ManifestError, match=r"model\.safetensors has the SHA-256"):
         pocket.verify(folder)
 
 

@@ -90,7 +90,7 @@ def test_biases_of_zeros_that_some_writers_add_are_no_trouble(tmp_path: Path) ->
 def test_a_bias_that_is_not_zero_must_have_a_use(tmp_path: Path) -> None:
     checkpoint = written(tmp_path, "gptq", bias=torch.ones(80))
     checkpoint.take("m.weight", SHAPE)
-    with pytest.raises(ModelError, match=r"has a tensor m.bias that its config.json has no use for"):
+    with pytest.raises(ModelError, match=r"m.bias"):
         checkpoint.finish()
 
 

@@ -67,7 +67,7 @@ def test_an_option_that_a_rule_does_not_have_is_refused(name: str) -> None:
 
 def test_rejection_takes_no_other_answer_than_yes_or_no_on_replacement() -> None:
     assert [rule("rejection", **options).replacement for options in ({}, {"replacement": True})] == [False, True]
-    with pytest.raises(AcceptanceError, match="replacement must be true or false, not 'no'"):
+    with pytest.raises(AcceptanceError, match="replacement"):
         rule("rejection", replacement="no")
 
 

@@ -115,7 +115,7 @@ def test_a_tree_kept_over_pages_in_int8_equals_a_tree_drafted_anew(saved: Path) 
 
 
 def test_pages_of_an_unknown_kind_are_refused(saved: Path) -> None:
-    with pytest.raises(ModelError, match="kv_dtype is 'int3'; it must be auto or one of"):
+    with pytest.raises(ModelError, match="kv_dtype"):
         drafter(saved, kv_dtype="int3")
 
 

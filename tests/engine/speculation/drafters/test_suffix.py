@@ -221,7 +221,7 @@ def test_long_prompts_are_taken_in_a_part_at_a_time(drafter: Make) -> None:
 @pytest.mark.parametrize("value", [0, -1, "8", 1.5, True, 2**31])
 def test_an_option_that_is_no_count_is_refused(drafter: Make, value: object) -> None:
     for option in ("nodes", "least_match", "tokens", "tenants"):
-        with pytest.raises(DrafterError, match=f"{option} is {value!r}; it must be a whole number"):
+        with pytest.raises(DrafterError, match=f"{option} is {value!r}"):
             drafter(**{option: value})
 
 

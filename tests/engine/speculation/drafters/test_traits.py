@@ -55,9 +55,9 @@ def test_states_that_cannot_come_are_refused(
 
 
 def test_what_is_no_drafter_and_what_needs_the_target_elsewhere_are_refused() -> None:
-    with pytest.raises(DrafterError, match="the mine drafter is a dict; it must be a Drafter"):
+    with pytest.raises(DrafterError, match="mine drafter"):
         make_drafter(lambda context: {}, "mine", DrafterContext("v", 50, 256))
-    with pytest.raises(DrafterError, match="the medusa drafter needs the target itself: it runs in the verifier only"):
+    with pytest.raises(DrafterError, match="medusa drafter"):
         make_drafter(MedusaDrafter, "medusa", DrafterContext("v", 50, 256))
 
 

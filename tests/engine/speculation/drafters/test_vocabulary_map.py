@@ -68,7 +68,7 @@ def test_renamed_tokens_make_no_difference(
 
 
 def test_another_vocabulary_without_a_table_is_refused(target: Path, renamed: Path) -> None:
-    with pytest.raises(DrafterError, match=r"is not the target's .*; the option vocabulary_map can say"):
+    with pytest.raises(DrafterError, match="vocabulary_map"):
         trees(target, renamed, Sampling(0.0))
 
 

@@ -85,7 +85,7 @@ def test_the_playground_works_beside_it_and_is_shared_with_nobody_by_default(url
 
 @pytest.mark.parametrize("origin", ["app.example.com", "https://app.example.com/", "https://A.com", "", "https://"])
 def test_what_no_browser_would_send_is_no_origin(origin: str) -> None:
-    with pytest.raises(ValueError, match=r"cors_origins: .* is no origin: write it as"):
+    with pytest.raises(ValueError, match="cors_origins"):
         GatewaySettings(cors_origins=[origin])
 
 

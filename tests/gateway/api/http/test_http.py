@@ -112,6 +112,7 @@ async def test_the_openai_client_reads_what_is_wrong(
         ("POST", "/", b"", 405),
         ("GET", "/nothing", b"", 404),
     ],
+    ids=["damaged", "no object", "too large", "another method", "no path", "nothing to post", "no page"],
 )
 async def test_every_refusal_is_an_error_object_with_an_id(
     http: httpx.AsyncClient, method: str, path: str, content: bytes, status: int

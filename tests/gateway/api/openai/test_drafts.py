@@ -122,5 +122,5 @@ async def test_a_response_tells_them_with_each_delta_and_in_the_end(http: httpx.
 
 
 def test_it_is_true_or_false() -> None:
-    with pytest.raises(InvalidRequest, match="return_drafts must be true or false, not 1"):
+    with pytest.raises(InvalidRequest, match="return_drafts"):
         read_completion(b'{"prompt": "x", "return_drafts": 1}')

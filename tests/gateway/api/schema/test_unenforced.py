@@ -152,6 +152,6 @@ async def test_an_answer_over_grpc_names_it(shared: Stack) -> None:
 )
 def test_all_schemas_of_a_request_are_small(asked: tuple[Any, dict[str, Any]], where: str) -> None:
     reader, body = asked
-    with pytest.raises(InvalidRequest, match="at most 262144 in all") as refused:
+    with pytest.raises(InvalidRequest, match="262144") as refused:
         reader(json.dumps(body).encode(), [])
     assert refused.value.param == where
