@@ -16,9 +16,9 @@ REPOSITORY = Path(__file__).parents[2]
 TESTS = REPOSITORY / "tests"
 EVERY_CHANGE = (
     "engine/library",
-    "gateway/doors/http",
-    "gateway/doors/grpc",
-    "gateway/doors/nats",
+    "gateway/api/http",
+    "gateway/api/grpc",
+    "gateway/api/nats",
     "repo",
 )
 """Folders of which `make test` runs at least one test a file."""
@@ -73,6 +73,6 @@ def test_a_name_lists_what_is_below_it_alone() -> None:
 
 
 @pytest.mark.parametrize("folder", EVERY_CHANGE)
-def test_a_change_is_tried_at_every_door_each_time(folder: str) -> None:
+def test_a_change_is_tried_at_every_api_each_time(folder: str) -> None:
     files = [file.relative_to(TESTS).as_posix() for file in (TESTS / folder).glob("test_*.py")]
     assert [file for file in files if not is_whole(file)]

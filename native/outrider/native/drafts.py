@@ -60,20 +60,6 @@ class Drawing(NamedTuple):
     min_p: float
 
 
-class DraftRun(NamedTuple):
-    """The next run of the model.
-
-    Attributes:
-        rows: of the run; 0 where there is nothing to do.
-        decided: rows that are decided tokens, which the model must read.
-        promised: sum of the probabilities of the nodes that it grows.
-    """
-
-    rows: int
-    decided: int
-    promised: float
-
-
 class NativeDrafts:
     """Trees of guesses of a small model for many sequences. Called from one thread.
 
@@ -105,7 +91,7 @@ class NativeDrafts:
         self._plan, self._write = brief("outrider_drafts_plan"), brief("outrider_drafts_write")
         self._run_briefly, self._run_long = brief("outrider_drafts_run"), functions.outrider_drafts_run
         self._open: set[int] = set()
-        self._planned, self._buffer = ffi.new("outrider_draft_run *"), TreeBuffer()
+        self._planned, self._buffer = ffi.new("int32_t *"), TreeBuffer()
         self._planned_at = pointer_value(self._planned)
 
     def open(self, number: int, tokens: Sequence[int], most: int, drawing: Drawing) -> None:
@@ -158,19 +144,14 @@ class NativeDrafts:
     def grow(self, rounds: int) -> None:
         """Runs the model up to ``rounds`` times, as long as tokens or nodes wait for a run."""
         for _ in range(rounds):
-            if not self.plan().rows:
+            checked(self._plan(self._handle, self._planned_at))
+            if not (rows := self._planned[0]):
                 break
-            self.run()
+            self._run(rows)
 
-    def plan(self, least: float = 0.0) -> DraftRun:
-        """Plans the next run, which grows no node less likely than ``least``."""
-        planned = self._planned
-        checked(self._plan(self._handle, least, self._planned_at))
-        return DraftRun(planned.rows, planned.decided, planned.promised)
-
-    def run(self) -> None:
-        """Runs the model as last planned. Other threads run meanwhile, unless there is little to do."""
-        if self._planned.rows * self._weights <= _BRIEF:
+    def _run(self, rows: int) -> None:
+        """Runs the model as planned, over ``rows``. Other threads run meanwhile, unless there is little to do."""
+        if rows * self._weights <= _BRIEF:
             checked(self._run_briefly(self._handle))
         else:
             checked(self._run_long(self._long))

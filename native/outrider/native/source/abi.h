@@ -24,7 +24,6 @@ using Trees = outrider_trees;
 using Shaping = outrider_shaping;
 using DraftShape = outrider_draft_shape;
 using DraftOpening = outrider_draft_opening;
-using DraftRun = outrider_draft_run;
 using SuffixShape = outrider_suffix_shape;
 using SuffixOpening = outrider_suffix_opening;
 using SuffixCommits = outrider_suffix_commits;

@@ -75,10 +75,9 @@ class Drafts {
                        [&](const auto& each) { return can_draft(each.second) && each.second.pending(); });
   }
 
-  // Plans the next run, whose nodes are at least as likely as `least`.
-  DraftRun plan(float least) {
+  // Plans the next run; returns its rows.
+  int32_t plan() {
     works_.clear();
-    promised_ = 0;
     int64_t live = 0, prefill = shape_.prefill_rows, left = shape_.rows;
     for (auto& each : sessions_) live += can_draft(each.second);
     const int64_t most = std::max(int64_t{1}, std::min<int64_t>(shape_.rows_each, left / std::max(live, int64_t{1})));
@@ -88,16 +87,13 @@ class Drafts {
       if (s.pending()) {
         chunk(s, prefill);
       } else {
-        growth(s, std::min(most, left), std::max(shape_.least_value, least));
+        growth(s, std::min(most, left));
         left -= works_.empty() || works_.back().session != &s ? 0 : works_.back().rows;
       }
     }
-    DraftRun planned{0, 0, promised_};
-    for (const Work& work : works_) {
-      planned.rows += (int32_t)work.rows;
-      planned.decided += work.nodes.empty() ? (int32_t)work.rows : 0;
-    }
-    return planned;
+    int32_t rows = 0;
+    for (const Work& work : works_) rows += (int32_t)work.rows;
+    return rows;
   }
 
   // Runs the model as it was planned.
@@ -171,12 +167,11 @@ class Drafts {
   }
 
   // Adds the nodes to grow to the run. A node's value bounds the sum of its children's.
-  void growth(Session& s, int64_t most, float least) {
+  void growth(Session& s, int64_t most) {
     most = std::min(most, shape_.ahead - (int64_t)s.tree.grown.size());
-    auto nodes = s.tree.frontier(most, least, shape_.context_length - (int64_t)s.tokens.size());
+    auto nodes = s.tree.frontier(most, shape_.least_value, shape_.context_length - (int64_t)s.tokens.size());
     nodes.resize(s.tree.worth_growing(nodes, shape_.row_cost));
     if (nodes.empty() || !room(s, s.cached + (int64_t)(s.tree.grown.size() + nodes.size()))) return;
-    for (int32_t node : nodes) promised_ += s.tree.nodes[node].value;
     int64_t rows = (int64_t)nodes.size();
     works_.push_back({&s, std::move(nodes), {}, rows, true});
   }
@@ -258,7 +253,6 @@ class Drafts {
   std::map<int64_t, Session> sessions_;
   std::vector<int32_t> free_;
   std::vector<Work> works_;
-  float promised_ = 0;  // sum of the probabilities of the planned nodes
   std::vector<int64_t> ids_, positions_;
   std::vector<Sequence> sequences_;
   std::vector<float> hidden_, logits_, space_;

@@ -255,13 +255,6 @@ typedef struct outrider_draft_opening {
   int32_t most; /* nodes of the largest useful tree */
 } outrider_draft_opening;
 
-/* The next run of the model. */
-typedef struct outrider_draft_run {
-  int32_t rows;    /* 0 where there is nothing to do */
-  int32_t decided; /* rows that are decided tokens */
-  float promised;  /* sum of the probabilities of the nodes that it grows */
-} outrider_draft_run;
-
 typedef struct outrider_drafts outrider_drafts;
 
 /* `pool` has empty pages of the decoder's kind. Drafts whose call failed have no session. */
@@ -279,8 +272,8 @@ void outrider_drafts_close(outrider_drafts* drafts, int64_t number) OUTRIDER_NOE
 int32_t outrider_drafts_free_pages(const outrider_drafts* drafts) OUTRIDER_NOEXCEPT;
 /* Whether a session has decided tokens that the model has not read. */
 int32_t outrider_drafts_reading(const outrider_drafts* drafts) OUTRIDER_NOEXCEPT;
-/* Plans the next run, which grows no node less likely than `least`; replaces a plan that was not run. */
-outrider_status outrider_drafts_plan(outrider_drafts* drafts, float least, outrider_draft_run* run) OUTRIDER_NOEXCEPT;
+/* Plans the next run; replaces a plan that was not run. `rows` are 0 where there is nothing to do. */
+outrider_status outrider_drafts_plan(outrider_drafts* drafts, int32_t* rows) OUTRIDER_NOEXCEPT;
 /* Runs the model as last planned. */
 outrider_status outrider_drafts_run(outrider_drafts* drafts) OUTRIDER_NOEXCEPT;
 /* Writes the trees that have improved, each of at most `most` nodes. There must be room for one of each session. */
