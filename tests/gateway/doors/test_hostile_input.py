@@ -8,9 +8,9 @@ from pathlib import Path
 import httpx
 import nats
 import pytest
-from outrider.loadtest.hostile.case import ANSWER_S, Target
-from outrider.loadtest.hostile.table import CASES, markdown
 
+from tests.gateway.hostile.case import ANSWER_S, Target
+from tests.gateway.hostile.table import CASES, markdown
 from tests.gateway.stack import MODEL, RUNNING, WAITING, Stack, stack
 from tests.processes import ServiceProcess
 

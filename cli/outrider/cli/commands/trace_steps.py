@@ -17,8 +17,8 @@ from outrider.cli.commands.up import running_mesh
 from outrider.cli.processes.child import Child
 from outrider.cli.processes.keeper import StartError
 from outrider.cli.processes.options import UpOptions
-from outrider.loadtest.report import plot_steps
-from outrider.loadtest.report.steps import Trace, TraceError, trace
+from outrider.measure.report import plot_steps
+from outrider.measure.report.steps import Trace, TraceError, trace
 from outrider.mesh.access import access_to
 from outrider.mesh.errors import ConfigError
 from outrider.mesh.telemetry import configure_logs

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 from outrider.loadtest.attack.verdict import OUTCOMES, Pace, Verdict
-from outrider.loadtest.report.bench_report import machine
+from outrider.measure.report.bench_report import machine
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table

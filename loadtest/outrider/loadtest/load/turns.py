@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Sequence
 from importlib.metadata import entry_points
-from typing import Any
 
 import msgspec
-from outrider.loadtest.load import client
-from outrider.loadtest.load.arrivals import Closed, Send
-from outrider.loadtest.load.prompts import unique
-from outrider.loadtest.load.summary import Summary, median, summarize
+from outrider.measure.load.summary import Summary, median
 
 
 def installed_drafters() -> list[str]:
@@ -76,37 +71,6 @@ class Matrix:
         """Median of `ratios`; NaN if no repeat ran both modes."""
         ratios = self.ratios(case, mode, to)
         return statistics.median(ratios) if ratios else math.nan
-
-
-async def run_turn(
-    url: str, mode: str, speculation: Any, case: Case, prompts: Sequence[str], max_tokens: int, repeat: int
-) -> Turn:
-    """Runs one case in one mode, each prompt once.
-
-    Raises:
-        SystemExit: a request failed.
-    """
-    sends = _sends(url, f"{mode} {case} {repeat}", speculation, case, prompts, max_tokens)
-    samples = await Closed(case.concurrency).run(sends, len(prompts))
-    if error := next((sample.error for sample in samples if sample.error), ""):
-        raise SystemExit(f"a request failed: {error}")
-    return Turn(case, mode, repeat, summarize(samples))
-
-
-def _sends(
-    url: str, seed: str, speculation: Any, case: Case, prompts: Sequence[str], max_tokens: int
-) -> Iterator[Send]:
-    """Each prompt after its own comment line, so that no turn finds another turn's pages."""
-    for number, prompt in enumerate(prompts):
-        body = {
-            "prompt": next(unique([prompt], f"{seed} {number}")),
-            "max_tokens": max_tokens,
-            "temperature": case.temperature,
-            "seed": number,
-            "ignore_eos": True,
-            "speculation": speculation,
-        }
-        yield partial(client.complete, url, body)
 
 
 def rotated(names: list[str], turn: int) -> list[str]:

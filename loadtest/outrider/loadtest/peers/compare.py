@@ -2,8 +2,8 @@
 
 With ``--model DIR`` every engine answers the same chats in each of its ways, greedily and in turn. The model ends its
 answers, and a speed counts the tokens generated. With ``--gguf FILE`` alone, Outrider and llama.cpp run the same file.
-Without either, the shipped target continues held-out code, beside OpenVINO GenAI only. The answers of *prefill* have
-one token, behind prompts of about a thousand.
+The answers of *prefill* have one token, behind prompts of about a
+thousand.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from types import ModuleType
 
-from outrider.loadtest.meshes import local_mesh
-from outrider.loadtest.peers import pocket, ratios, real
+from outrider.loadtest.peers import ratios, real
 from outrider.loadtest.peers.ways import measure
+from outrider.measure import local_mesh
 
 PEERS, WORKLOADS = ("openvino", "llama"), ("edit", "code", "prefill")
 
@@ -25,14 +24,13 @@ PEERS, WORKLOADS = ("openvino", "llama"), ("edit", "code", "prefill")
 def main(arguments: list[str] | None = None) -> int:
     """Measures all repeats or until the minutes are over; prints a table and the bars, writes JSON."""
     options = read(arguments)
-    subject = _subject(options)
     with ExitStack() as stack:
-        engines = subject.start(options, stack)
+        engines = real.start(options, stack)
         for reason in engines.missing:
             print(f"Left out: {reason}.", flush=True)
-        turns = measure(subject.plan(options), engines.ways)
+        turns = measure(real.plan(options), engines.ways)
     settings = {key: value.name if isinstance(value, Path) else value for key, value in vars(options).items()}
-    ratios.publish(turns, subject.rivals(options), options.out, settings=settings, **engines.report_fields())
+    ratios.publish(turns, real.rivals(options), options.out, settings=settings, **engines.report_fields())
     return 0
 
 
@@ -42,7 +40,7 @@ def read(arguments: list[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if fault := next(_faults(options), ""):
         parser.error(fault)
-    for key, value in _subject(options).DEFAULTS.items():
+    for key, value in real.DEFAULTS.items():
         if getattr(options, key) is None:
             setattr(options, key, value)
     return options
@@ -72,6 +70,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _faults(options: argparse.Namespace) -> Iterator[str]:
+    if not (options.model or options.gguf):
+        yield "it needs --model DIR or --gguf FILE, the model to run"
     for flag, folder in (("--model", options.model), ("--draft", options.draft)):
         if folder and not (folder / "config.json").is_file():
             yield f"{flag} {folder} is no directory of a Hugging Face model: it holds no config.json"
@@ -89,7 +89,3 @@ def _faults(options: argparse.Namespace) -> Iterator[str]:
     numbers = (options.repeats, options.requests, *(options.concurrency or ()), *(options.guesses or ()))
     if min(numbers) < 1 or (options.max_tokens or 2) < 2:
         yield "numbers must be at least 1, --max-tokens at least 2"
-
-
-def _subject(options: argparse.Namespace) -> ModuleType:
-    return real if options.model or options.gguf else pocket

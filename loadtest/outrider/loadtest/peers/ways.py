@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from outrider.loadtest.load.prompts import PromptsError
 from outrider.loadtest.load.turns import Case, Turn, rotated
+from outrider.measure.load.prompts import PromptsError
 
 OUTRIDER, OPENVINO, LLAMA = "Outrider", "OpenVINO", "llama.cpp"
 _WARM_UP = Case("warm-up", 0.0, 2)

@@ -22,10 +22,10 @@ from typing import Any
 from outrider.loadtest.attack.reader import StreamRecord, client, read
 from outrider.loadtest.attack.victims import compare
 from outrider.loadtest.experiments.upgrade.figures import Restart, longest_gap
-from outrider.loadtest.load import prompts
-from outrider.loadtest.meshes import local_mesh
-from outrider.loadtest.meshes.local_mesh import LocalMesh
 from outrider.loadtest.meshes.version import LINK, WITHOUT
+from outrider.measure import local_mesh
+from outrider.measure.load import prompts
+from outrider.measure.local_mesh import LocalMesh
 
 KINDS = ("gateway", "tokenizer", "proposer", "verifier", "kvcache")
 _SETTINGS = {"gateway.drain_s": "1"}
