@@ -1,8 +1,7 @@
 """Attacks a mesh started for this: `python -m outrider.loadtest.attack [NAME...]`.
 
-Runs the named attacks in turn, or all. The exit code is 1 if an attack fails: if a process died that the attack does
-not kill itself, a stream of another tenant was lost, altered or hung, a victim waited longer than it may, or the
-attacker got a wrong answer.
+Runs the named attacks in turn, or all. The exit code is 1 if an attack fails: if a process died, a stream of another
+tenant was lost, altered or hung, a victim waited longer than it may, or the attacker got a wrong answer.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ async def _make(chosen: list[Attack], quiet_s: float) -> tuple[Pace, list[Verdic
     task = asyncio.current_task()
     assert task
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    async with running() as mesh, victims.running(mesh.urls, mesh.keys[VICTIM]) as watched:
+    async with running() as mesh, victims.running([mesh.url], mesh.keys[VICTIM]) as watched:
         quiet, verdicts = await measure_undisturbed(watched, quiet_s), list[Verdict]()
         for attack in chosen:
             verdicts.append(await run_attack(mesh, watched, attack, quiet))

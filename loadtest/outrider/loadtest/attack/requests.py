@@ -29,12 +29,12 @@ def authorization(mesh: Mesh) -> dict[str, str]:
     return {"authorization": f"Bearer {mesh.keys[ATTACKER]}"}
 
 
-async def post(mesh: Mesh, gateway: int, data: bytes, log: AttackLog, **headers: str) -> int:
+async def post(mesh: Mesh, data: bytes, log: AttackLog) -> int:
     """Posts a completion as the attacker; returns the status, or 0 without an answer, which is a problem."""
-    sent = {"content-type": "application/json", **authorization(mesh), **headers}
+    sent = {"content-type": "application/json", **authorization(mesh)}
     try:
         async with httpx.AsyncClient(timeout=_ANSWER_S, trust_env=False) as http:
-            answer = await http.post(f"{mesh.urls[gateway]}{COMPLETIONS}", content=data, headers=sent)
+            answer = await http.post(f"{mesh.url}{COMPLETIONS}", content=data, headers=sent)
     except httpx.TransportError as error:
         log.answer(type(error).__name__)
         log.problem(f"no answer: {type(error).__name__}")
@@ -43,19 +43,17 @@ async def post(mesh: Mesh, gateway: int, data: bytes, log: AttackLog, **headers:
     return answer.status_code
 
 
-async def expect_refusals(mesh: Mesh, bodies: Iterable[bytes], log: AttackLog, what: str, **headers: str) -> None:
-    """Posts each of ``bodies`` to every gateway in turn; an answer other than 4xx is a problem."""
+async def expect_refusals(mesh: Mesh, bodies: Iterable[bytes], log: AttackLog, what: str) -> None:
+    """Posts each of ``bodies`` in turn; an answer other than 4xx is a problem."""
     for data in bodies:
-        for gateway in range(len(mesh.urls)):
-            status = await post(mesh, gateway, data, log, **headers)
-            if status and not 400 <= status < 500:
-                log.problem(f"{what}: {status}, not 4xx")
+        status = await post(mesh, data, log)
+        if status and not 400 <= status < 500:
+            log.problem(f"{what}: {status}, not 4xx")
 
 
 async def expect_survival(mesh: Mesh, bodies: Iterable[bytes], log: AttackLog, what: str) -> None:
-    """Posts all of ``bodies`` to every gateway at once; an answer of 500 or above is a problem."""
-    posts = [post(mesh, gateway, data, log) for data in bodies for gateway in range(len(mesh.urls))]
-    for status in await asyncio.gather(*posts):
+    """Posts all of ``bodies`` at once; an answer of 500 or above is a problem."""
+    for status in await asyncio.gather(*(post(mesh, data, log) for data in bodies)):
         if status >= 500:
             log.problem(f"{what}: {status}")
 
