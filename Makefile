@@ -1,7 +1,7 @@
 # Commands for contributors. Begin with `make run`.
 PYTHON ?= python3
 BIN := .venv/bin
-SOURCES := hatch_build.py requirements wire mesh native kernels engine services gateway cli loadtest benches training clients/python gpu_proof
+SOURCES := hatch_build.py requirements wire mesh native kernels engine services gateway cli loadtest benches training clients/python gpu_proof deploy
 PROTOC := $(BIN)/python -m grpc_tools.protoc -I proto
 CLIENT := clients/python/outrider_client
 SBOM := PYTHONWARNINGS=ignore .venv-tools/bin/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible
@@ -109,7 +109,7 @@ cluster: dev
 
 # Writes Grafana's JSON after a change of deploy/observe/dashboards.
 dashboards: dev
-	$(BIN)/python -m outrider.loadtest dashboards
+	$(BIN)/python -m deploy.observe.write_dashboards
 
 # Starts a mesh of another version, FROM, and restarts its services under load: to this version, and back.
 compat: dev

@@ -29,7 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "measure": {"mesh", "wire", "v1", "native"},
     "cli": {"mesh", "wire", "v1", "measure", "native", "engine.store"},
     "loadtest": {"measure", "mesh", "wire", "v1", "native"},
-    "training": {"engine", "native"},
+    "training": {"engine", "kernels", "native"},
     "benches": {*SERVICE_FLOOR, "verifier", "training"},
 }
 """Packages, or rooms of packages (`models.store`), that a package may import."""

@@ -206,7 +206,7 @@ def trace_steps(
     """Draw one request's time line: target steps, draft passes and the messages between them."""
     require("matplotlib", "trace-steps", "plot")
     from outrider.cli.commands.stream import CompletionRequest
-    from outrider.cli.commands.trace_steps import TraceOptions, run
+    from outrider.cli.commands.time_line.trace_steps import TraceOptions, run
     from outrider.cli.processes.options import UpOptions
 
     text = sys.stdin.read() if prompt == "-" else prompt

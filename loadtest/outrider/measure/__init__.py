@@ -1,1 +1,1 @@
-"""The measurements of `outrider bench`, `load`, `profile`, `plan` and `trace-steps`, which the wheel has too."""
+"""The measurements of `outrider bench`, `load`, `profile` and `plan`, which the wheel has too."""

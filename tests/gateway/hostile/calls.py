@@ -13,6 +13,7 @@ from outrider.v1 import inference_pb2 as pb
 from outrider.v1.inference_pb2_grpc import InferenceStub
 
 from tests.gateway.hostile.case import ANSWER_S, CLOSED, SERVED, Case, Outcome, Target
+from tests.gateway.hostile.connections import ends
 
 _MANY = 300
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
@@ -107,7 +108,7 @@ def _wire(name: str, what: str, *parts: bytes) -> Case:
             for part in parts:
                 if not await connection.send(part):
                     break
-            return Outcome(CLOSED if await connection.ends(ANSWER_S) else "open")
+            return Outcome(CLOSED if await ends(connection, ANSWER_S) else "open")
 
     return Case(name, "gRPC", what, (CLOSED,), "", run)
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from outrider.loadtest.attack.requests import Connection, open_connection
 
 from tests.gateway.hostile.case import ANSWER_S, CLOSED, SERVED, Case, Outcome, Target
+from tests.gateway.hostile.connections import count
 
 _LINE = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 _GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
@@ -41,7 +42,7 @@ def sent(name: str, what: str, answers: str | tuple[str, ...], *parts: bytes, ke
 async def _pipelined(target: Target) -> Outcome:
     async with open_connection(target.url) as connection:
         await connection.send((_GET + b"\r\n") * _PIPELINED)
-        served = await connection.count(b"HTTP/1.1 200", _PIPELINED, ANSWER_S)
+        served = await count(connection, b"HTTP/1.1 200", _PIPELINED, ANSWER_S)
     return Outcome(SERVED if served == _PIPELINED else f"{served} answers")
 
 
@@ -59,7 +60,7 @@ async def _half_open(target: Target) -> Outcome:
     """Closes the sending side after half a head; the gateway has to close its own."""
     async with open_connection(target.url) as connection:
         await connection.send(_GET)
-        connection.finish()
+        connection.writer.write_eof()
         return await _status(connection)
 
 

@@ -87,8 +87,8 @@ def test_a_text_with_mostly_known_lines_is_not_new() -> None:
 def test_a_supply_is_the_same_for_the_same_seed_and_ends_with_an_error() -> None:
     first, same, other = (ChatSupply(seed).take("edit", 20) for seed in (1, 1, 2))
     assert first == same != other
-    with pytest.raises(PromptsError, match="too few requests of story"):
-        ChatSupply().take("story", 100_000)
+    with pytest.raises(PromptsError, match="too few requests of chat"):
+        ChatSupply().take("chat", 100_000)
 
 
 def test_mixed_requests_are_of_all_kinds_and_temperatures_in_random_order() -> None:

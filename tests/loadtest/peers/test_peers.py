@@ -9,11 +9,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from outrider.loadtest.load.turns import Case, Matrix, Turn
-from outrider.loadtest.peers import compare, environments, llama, openvino, ratios, real, ways
+from outrider.loadtest.load.turns import Case, Matrix, Plan, Turn, measure
+from outrider.loadtest.peers import __main__ as compare
+from outrider.loadtest.peers import environments, llama, openvino, ratios, real, ways
 from outrider.loadtest.peers.environments import PeerMissing
 from outrider.loadtest.peers.openvino_process import Peer, PeerAnswers, PeerConfig, weight_format
-from outrider.loadtest.peers.ways import Plan
 from outrider.measure.chats.supply import ChatSupply
 from outrider.measure.load.prompts import PromptsError
 
@@ -189,12 +189,12 @@ def test_every_way_answers_the_same_requests_and_each_is_first_in_its_turn() -> 
         return run_turn
 
     plan = Plan([ALONE, EIGHT], lambda case: [next(numbers)], [-1], 3, 60.0)
-    turns = ways.measure(plan, {name: recorder(name) for name in "ab"})
+    turns = measure(plan, {name: recorder(name) for name in "ab"})
     assert calls[:2] == [("a", -1, (-1,)), ("b", -1, (-1,))]
     order = [(name, requests[0]) for name, _, requests in calls[2:]]
     assert order == [(name, turn) for turn in range(6) for name in ("ab" if (turn // 2 + turn % 2) % 2 == 0 else "ba")]
     assert len(turns) == 12
-    assert len(ways.measure(plan._replace(minutes=0.0), {"a": recorder("a")})) == 0
+    assert len(measure(plan._replace(minutes=0.0), {"a": recorder("a")})) == 0
 
 
 def test_turns_before_requests_run_out_are_kept(capsys) -> None:
@@ -204,7 +204,7 @@ def test_turns_before_requests_run_out_are_kept(capsys) -> None:
         return [1]
 
     plan = Plan([ALONE, EIGHT], supply, [0], 3, 60.0)
-    turns = ways.measure(plan, {"a": lambda case, requests, repeat: turn_of(case, "a", repeat, 1)})
+    turns = measure(plan, {"a": lambda case, requests, repeat: turn_of(case, "a", repeat, 1)})
     assert [each.case for each in turns] == [ALONE]
     assert "Nothing more is measured: there are too few" in capsys.readouterr().out
 

@@ -20,7 +20,7 @@ from outrider.mesh.telemetry import configure_logs
 
 
 def main() -> int:
-    """Runs the attacks, prints a line each and a table; returns 1 if an attack fails."""
+    """Runs the attacks, prints each verdict; returns 1 if an attack fails."""
     options = _options()
     configure_logs("error", "console")
     chosen = [attack for attack in ATTACKS.values() if attack.name in (options.names or ATTACKS)]
@@ -31,7 +31,6 @@ def main() -> int:
         quiet, verdicts = asyncio.run(_make(chosen, options.quiet_s))
     except asyncio.CancelledError:
         return 128 + signal.SIGTERM
-    output.table(quiet, verdicts)
     if options.out:
         output.write(options.out, quiet, verdicts)
     return int(not all(verdict.passed for verdict in verdicts))

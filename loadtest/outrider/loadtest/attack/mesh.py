@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 
 import httpx
 import msgspec
 from outrider.measure import local_mesh
 from outrider.measure.local_mesh import LocalMesh
+from outrider.mesh.addresses import hold_port
 from outrider.mesh.bus import Bucket, Bus
 from outrider.wire.tenants import BUCKET, Tenant, key_entry, new_key, tenant_entry
 
@@ -25,13 +30,13 @@ _ANSWERS = 16
 class Mesh:
     """A running mesh: ``url`` of its gateways, ``keys`` by tenant, and its processes."""
 
-    def __init__(self, local: LocalMesh, keys: Mapping[str, str]) -> None:
+    def __init__(self, local: LocalMesh, broker: int, keys: Mapping[str, str]) -> None:
         self.url, self.keys = local.url, keys
-        self._local = local
+        self._local, self._broker = local, broker
 
     def pids(self, kind: str) -> list[int]:
         """Ids of running processes of ``kind``, or of ``nats``."""
-        return self._local.pids(kind)
+        return [self._broker] if kind == "nats" else self._local.pids(kind)
 
     async def ready(self) -> None:
         """Returns when all processes run and both gateways know all keys; `TimeoutError` after minutes."""
@@ -55,10 +60,27 @@ class Mesh:
 @asynccontextmanager
 async def running() -> AsyncIterator[Mesh]:
     """Runs a mesh with two tenants inside the block."""
-    with local_mesh.running(_SETTINGS, _VERIFIERS, proposers=0, more=("--gateways", "2")) as local:
-        mesh = Mesh(local, {name: await _store(local.nats_url, name) for name in (VICTIM, ATTACKER)})
-        await mesh.ready()
-        yield mesh
+    with _broker() as (url, pid):
+        keys = {name: await _store(url, name) for name in (VICTIM, ATTACKER)}
+        more = ("--gateways", "2", "--nats-url", url)
+        with local_mesh.running(_SETTINGS, _VERIFIERS, proposers=0, more=more) as local:
+            mesh = Mesh(local, pid, keys)
+            await mesh.ready()
+            yield mesh
+
+
+@contextmanager
+def _broker() -> Iterator[tuple[str, int]]:
+    """Runs a broker inside the block that lets everybody in; yields its URL and its process id."""
+    port, server = hold_port(), Path(sys.executable).parent / "nats-server"
+    with tempfile.TemporaryDirectory(prefix="outrider-") as folder:
+        options = ["-a", "127.0.0.1", "-p", str(port), "-js", "-sd", folder, "-l", f"{folder}/log"]
+        broker = subprocess.Popen([server, *options])
+        try:
+            yield f"nats://127.0.0.1:{port}", broker.pid
+        finally:
+            broker.terminate()
+            broker.wait()
 
 
 async def _store(url: str, name: str) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 
-from outrider.loadtest.attack import bodies, grammars, headers, readers
+from outrider.loadtest.attack import absent, bodies, grammars, headers
 from outrider.loadtest.attack.mesh import Mesh
 from outrider.loadtest.attack.verdict import Attack, AttackLog, Pace, Verdict, judge
 from outrider.loadtest.attack.victims import Victims
 from outrider.loadtest.attack.watch import watching
 
-_KINDS = (bodies, headers, readers, grammars)
+_KINDS = (bodies, headers, absent, grammars)
 
 ATTACKS: dict[str, Attack] = {attack.name: attack for kind in _KINDS for attack in kind.ATTACKS}
 """All attacks by name."""

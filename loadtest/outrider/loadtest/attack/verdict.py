@@ -66,6 +66,10 @@ class Pace(msgspec.Struct, frozen=True):
     p99_s: float
     stall_s: float
 
+    def __str__(self) -> str:
+        itl = f"ITL {self.p50_s * 1e3:.1f} and {self.p99_s * 1e3:.0f} ms"
+        return f"{self.streams} streams, {itl}, stall {self.stall_s:.1f} s"
+
     @classmethod
     def of(cls, records: Iterable[StreamRecord], began: float, ended: float) -> Pace:
         """The pace of ``records`` from ``began`` to ``ended``."""

@@ -9,8 +9,7 @@ from typing import Any
 
 from outrider.loadtest import bars
 from outrider.loadtest.bars import Bar
-from outrider.loadtest.chats.chat_turns import ChatTurn
-from outrider.loadtest.load.turns import Case, Matrix
+from outrider.loadtest.load.turns import Case, Matrix, Turn
 from outrider.measure.chats.supply import MIXED
 
 REGRET = 0.03
@@ -18,7 +17,7 @@ REGRET = 0.03
 _NOT_FIXED = ("control", "on")
 
 
-def publish(turns: Sequence[ChatTurn], settings: Mapping[str, Any], out: Path) -> None:
+def publish(turns: Sequence[Turn], settings: Mapping[str, Any], out: Path) -> None:
     """Prints a table and bars; writes ``matrix.json`` with ``settings``, the options, into the directory ``out``."""
     matrix = Matrix(turns)
     figures = [figure(matrix, case, mode) for case in matrix.cases for mode in matrix.modes]

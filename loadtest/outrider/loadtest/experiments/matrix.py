@@ -9,20 +9,18 @@ second such mesh, and ``on`` is the default of `outrider up`.
 from __future__ import annotations
 
 import argparse
-import itertools
 import sys
-import time
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import msgspec
 from outrider.loadtest.chats import chat_turns, figures, modes
-from outrider.loadtest.chats.chat_turns import ChatTurn
 from outrider.loadtest.chats.modes import MODES
-from outrider.loadtest.load.turns import Case, rotated
+from outrider.loadtest.load.turns import Case, Plan, Turn, measure
 from outrider.measure import local_mesh
+from outrider.measure.chats.chat_request import ChatRequest
 from outrider.measure.chats.supply import CONTEXT, KINDS, MIXED, WORKLOADS, ChatSupply
-from outrider.measure.load.prompts import PromptsError
 
 _WARM_UP, _WARM_UP_TOKENS = 4, 32
 
@@ -67,33 +65,16 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     return options
 
 
-def _measure(options: argparse.Namespace, urls: dict[str, str]) -> list[ChatTurn]:
+def _measure(options: argparse.Namespace, urls: dict[str, str]) -> list[Turn]:
     """Turns of all cases in every mode, repeat by repeat."""
-    until = time.monotonic() + 60 * options.minutes
     supply = ChatSupply(options.seed, tuple(options.context), options.max_tokens)
-    turns = list[ChatTurn]()
-    _warm_up(urls, supply)
-    for repeat, (number, case) in itertools.product(range(options.repeats), enumerate(_cases(options))):
-        if time.monotonic() >= until:
-            break
-        try:
-            requests = supply.take(case.workload, _requests(options, case), case.temperature)
-        except PromptsError as error:
-            print(f"Nothing more is measured: {error}")
-            break
-        for mode in rotated(options.modes, repeat + number):
-            turns.append(chat_turns.run_turn(urls[mode], mode, MODES[mode].speculation, case, requests, repeat))
-    return turns
+    warm_up = [msgspec.structs.replace(chat, max_tokens=_WARM_UP_TOKENS) for chat in supply.take("chat", _WARM_UP)]
 
+    def requests(case: Case) -> list[ChatRequest]:
+        return supply.take(case.workload, _requests(options, case), case.temperature)
 
-def _warm_up(urls: dict[str, str], supply: ChatSupply) -> None:
-    """Runs a few short requests on every mesh; they are not measured and not repeated."""
-    case = Case("warm-up", 0.0, 2)
-    turn_requests = [
-        msgspec.structs.replace(chat, max_tokens=_WARM_UP_TOKENS) for chat in supply.take("chat", _WARM_UP)
-    ]
-    for mode, url in urls.items():
-        chat_turns.run_turn(url, mode, MODES[mode].speculation, case, turn_requests, -1)
+    ways = {mode: partial(chat_turns.run_turn, url, mode, MODES[mode].speculation) for mode, url in urls.items()}
+    return measure(Plan(_cases(options), requests, warm_up, options.repeats, options.minutes), ways)
 
 
 def _cases(options: argparse.Namespace) -> list[Case]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
+from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
+from outrider.measure.load.prompts import PromptsError
 from outrider.measure.load.summary import Summary, median
 
 
@@ -46,6 +50,29 @@ class Turn(msgspec.Struct, frozen=True):
         return f"{self.repeat + 1}: {self.case}, {self.mode}: {self.summary.tokens_per_s:.0f} tokens/s"
 
 
+R = TypeVar("R")
+RunTurn = Callable[[Case, Sequence[R], int], Turn]
+"""Runs a case's requests in a repeat; repeat -1 is not measured."""
+
+
+class Plan(NamedTuple, Generic[R]):
+    """The measurement to run.
+
+    Attributes:
+        cases: cases that every mode runs in a repeat.
+        supply: makes new requests for a case.
+        warm_up: requests that every way answers before the measurement.
+        repeats: turns of each case.
+        minutes: time limit; later turns are left out.
+    """
+
+    cases: list[Case]
+    supply: Callable[[Case], Sequence[R]]
+    warm_up: Sequence[R]
+    repeats: int
+    minutes: float
+
+
 class Matrix:
     """All turns of a measurement, by case and mode."""
 
@@ -77,3 +104,21 @@ def rotated(names: list[str], turn: int) -> list[str]:
     """``names``, rotated by ``turn`` places."""
     first = turn % len(names)
     return names[first:] + names[:first]
+
+
+def measure(plan: Plan[R], ways: Mapping[str, RunTurn[R]]) -> list[Turn]:
+    """Runs all turns: every way answers the same requests of a case; the order of ways rotates."""
+    until = time.monotonic() + 60 * plan.minutes
+    turns: list[Turn] = []
+    for run_turn in ways.values():
+        run_turn(Case("warm-up", 0.0, 2), plan.warm_up, -1)
+    for repeat, (number, case) in itertools.product(range(plan.repeats), enumerate(plan.cases)):
+        if time.monotonic() >= until:
+            break
+        try:
+            requests = plan.supply(case)
+        except PromptsError as error:
+            print(f"Nothing more is measured: {error}")
+            break
+        turns += [ways[name](case, requests, repeat) for name in rotated(list(ways), repeat + number)]
+    return turns

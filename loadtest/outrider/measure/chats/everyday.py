@@ -1,14 +1,13 @@
-"""Everyday questions and explanations, and short stories."""
+"""Everyday questions and explanations."""
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections.abc import Iterator
 
 from outrider.measure.chats.chat_request import ChatRequest
 
-_TOKENS, _STORY_TOKENS = 192, 128
+_TOKENS = 192
 _QUESTIONS = (
     "Explain {} to a ten-year-old.",
     "What are the pros and cons of {}?",
@@ -46,17 +45,6 @@ frost; hedgehogs; maps; plastic; parking; zoos; speed reading; apprenticeships; 
 ants; soap; sunglasses; city trams; diaries; pigeons; lawn care; vinyl records; silk; typing; waiting rooms;
 planetariums; oats; ladders; neighbourhood parties; rust; ballet; goats; picnics; fog; chimneys
 """
-_HEROES = (
-    "a clockmaker",
-    "a lost dog",
-    "a young diver",
-    "a lighthouse keeper",
-    "an old robot",
-    "a shy dragon",
-    "a baker",
-)
-_PLACES = ("on the night train", "in a flooded town", "under the sea", "at a closed airport", "in a glass garden")
-_THINGS = ("finds a letter", "hears a strange song", "must keep a secret", "plants a seed", "forgets a name")
 
 
 def questions(draw: random.Random) -> Iterator[ChatRequest]:
@@ -66,12 +54,3 @@ def questions(draw: random.Random) -> Iterator[ChatRequest]:
     draw.shuffle(pairs)
     for topic, frame in pairs:
         yield ChatRequest("chat", frame.format(" ".join(topic.split())), _TOKENS)
-
-
-def stories(draw: random.Random) -> Iterator[ChatRequest]:
-    """Short stories of about 100 tokens, at temperature 1."""
-    plots = list(itertools.product(_HEROES, _PLACES, _THINGS))
-    draw.shuffle(plots)
-    for number, plot in enumerate(plots):
-        text = "Write a very short story, of about eighty words: {} {} {}.".format(*plot)
-        yield ChatRequest("story", text, _STORY_TOKENS, temperature=1.0, seed=number)

@@ -40,7 +40,6 @@ class ChatSupply:
             "chat": everyday.questions,
             "extract": forms.forms,
             "rag": lambda draw: passages.questions(draw, context),
-            "story": everyday.stories,
             "prefill": lambda draw: passages.questions(draw, PREFILL),
         }
         self._remaining = {kind: make(random.Random(f"{seed} {kind}")) for kind, make in makers.items()}

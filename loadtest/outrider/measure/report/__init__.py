@@ -1,1 +1,1 @@
-"""Reports of `outrider bench` and of the steps of a request."""
+"""Reports of `outrider bench`."""

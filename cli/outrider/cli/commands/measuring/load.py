@@ -168,7 +168,7 @@ def _publish(result: Result, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     result.save(out / "load.json")
     if not page.save(result, out / "load.html"):
-        note_missing_picture("the curves of load.html")
+        note_missing_picture("load.html with curves")
     found, console = result.figures, Console()
     console.print(table(found))
     console.print(*summary(result, found), sep="\n", highlight=False, soft_wrap=True)

@@ -6,8 +6,8 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from outrider.measure.report import plot_steps
-from outrider.measure.report.steps import Flight, Offer, Span, TraceError, trace
+from outrider.cli.commands.time_line import plot_steps
+from outrider.cli.commands.time_line.steps import Flight, Offer, Span, TraceError, trace
 from outrider.mesh.telemetry.timeline import (
     DraftRound,
     Event,

@@ -8,9 +8,10 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
-from outrider.loadtest.experiments.dashboards import FOLDER, WRITTEN, Panel, files, read
 
-REPOSITORY = Path(__file__).parents[3]
+from deploy.observe.write_dashboards import FOLDER, WRITTEN, Panel, files, read
+
+REPOSITORY = Path(__file__).parents[2]
 MADE = re.compile(r"\b(?:counter|gauge|histogram|distributions)\(\s*\"(\w+)\"")
 NAMED = re.compile(r"\boutrider_\w+")
 PANELS = [panel for dashboard in read().values() for panel in dashboard.panels]

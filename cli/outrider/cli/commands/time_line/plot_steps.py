@@ -7,7 +7,7 @@ from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from outrider.measure.report.steps import Span, TargetStep, Trace
+from outrider.cli.commands.time_line.steps import Span, TargetStep, Trace
 from rich.table import Table
 
 STEPS_A_LINE = 12

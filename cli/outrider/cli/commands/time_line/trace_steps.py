@@ -13,12 +13,12 @@ from pathlib import Path
 import msgspec
 import uvloop
 from outrider.cli.commands.stream import Answer, CompletionRequest, RequestError
+from outrider.cli.commands.time_line import plot_steps
+from outrider.cli.commands.time_line.steps import Trace, TraceError, trace
 from outrider.cli.commands.up import running_mesh
 from outrider.cli.processes.child import Child
 from outrider.cli.processes.keeper import StartError
 from outrider.cli.processes.options import UpOptions
-from outrider.measure.report import plot_steps
-from outrider.measure.report.steps import Trace, TraceError, trace
 from outrider.mesh.access import access_to
 from outrider.mesh.errors import ConfigError
 from outrider.mesh.telemetry import configure_logs

@@ -1,4 +1,4 @@
-"""Writes dashboards as Grafana's JSON: `python -m outrider.loadtest dashboards`.
+"""Writes dashboards as Grafana's JSON: `python -m deploy.observe.write_dashboards`.
 
 Their descriptions are `deploy/observe/dashboards/*.toml`; the JSON is described at
 https://grafana.com/docs/grafana/latest/visualizations/dashboards/build-dashboards/view-dashboard-json-model/.
@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-FOLDER = Path(__file__).parents[4] / "deploy" / "observe"
+FOLDER = Path(__file__).parent
 """Folder of all that watches a mesh, in a source checkout."""
 WRITTEN = FOLDER / "grafana" / "dashboards"
 """Folder of the JSON files."""

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from outrider.loadtest.experiments.dashboards import FOLDER
+
+from deploy.observe.write_dashboards import FOLDER
 
 REPOSITORY = Path(__file__).parents[2]
 RULES = [rule for group in yaml.safe_load((FOLDER / "alerts.yaml").read_text())["groups"] for rule in group["rules"]]
