@@ -23,11 +23,6 @@ class Steps(msgspec.Struct, frozen=True):
     tokens: int = 0
     steps: int = 0
 
-    @property
-    def a_step(self) -> float:
-        """Tokens a step; NaN without steps."""
-        return self.tokens / self.steps if self.steps else float("nan")
-
 
 class ChatTurn(Turn, frozen=True):
     """One case in one mode, once; ``kinds`` holds the steps of each kind of request."""
