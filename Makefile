@@ -1,7 +1,7 @@
 # Commands for contributors. Begin with `make run`.
 PYTHON ?= python3
 BIN := .venv/bin
-SOURCES := hatch_build.py requirements wire mesh native kernels engine services gateway cli loadtest clients/python gpu_proof
+SOURCES := hatch_build.py requirements wire mesh native kernels engine services gateway cli loadtest benches training clients/python gpu_proof deploy
 PROTOC := $(BIN)/python -m grpc_tools.protoc -I proto
 CLIENT := clients/python/outrider_client
 SBOM := PYTHONWARNINGS=ignore .venv-tools/bin/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible
@@ -9,7 +9,7 @@ ARGS ?=
 OUTSIDE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/outrider/outside
 unexport OUTSIDE # `make test` runs none of those tests
 
-.PHONY: setup dev run test test-all outside lint types proto proto-check client-sync client-sync-check bench kernels-report kernels-bench gpu-pack gpu-proof contract chaos compat attack cluster dashboards observe typescript clients-check lock sbom audit pocket wheel metrics-table clean
+.PHONY: setup dev run test test-all outside lint types proto proto-check client-sync client-sync-check bench kernels-report kernels-bench gpu-pack gpu-proof contract chaos compat attack cluster dashboards typescript clients-check lock sbom audit pocket wheel metrics-table clean
 
 setup: .venv/.installed
 
@@ -20,7 +20,7 @@ dev: .venv/.installed-dev
 
 .venv/.installed: pyproject.toml hatch_build.py constraints.txt | .venv/bin/pip
 	@echo "Installing Outrider into .venv (PyTorch is the large part)"
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,bench]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,plot]'
 	@touch $@
 
 .venv/.installed-dev: pyproject.toml hatch_build.py constraints.txt | .venv/bin/pip
@@ -83,10 +83,10 @@ bench: setup
 	$(BIN)/outrider bench $(ARGS)
 
 kernels-report: dev
-	$(BIN)/python -m outrider.kernels.report $(ARGS)
+	$(BIN)/python -m outrider.benches.kernels.report $(ARGS)
 
 kernels-bench: dev
-	$(BIN)/python -m outrider.kernels.bench $(ARGS)
+	$(BIN)/python -m outrider.benches.kernels $(ARGS)
 
 # Collects the packages that a machine with a GPU lacks; then the proof needs only Python there (docs/gpu.md).
 gpu-pack: dev
@@ -96,7 +96,7 @@ gpu-proof: dev
 	$(BIN)/python -m gpu_proof $(ARGS)
 
 contract: dev
-	$(BIN)/python -m outrider.loadtest contract --examples 20000 $(ARGS)
+	$(BIN)/python -m tests.gateway.api.openapi.contract --examples 20000 $(ARGS)
 
 # In a network of its own where root may make one: lost packets then meet no other process.
 chaos: dev
@@ -107,20 +107,13 @@ chaos: dev
 attack: dev
 	$(BIN)/python -m outrider.loadtest.attack $(ARGS)
 
-# Kills servers of NATS's cluster and a whole site under streams, and admits clients at every server; as root, also a
-# verifier of one of two hosts, which are network namespaces.
+# Admits clients at every server of NATS's cluster; as root, also kills a verifier of one of two hosts, which are network namespaces.
 cluster: dev
-	CLUSTER=1 $(BIN)/pytest tests/security/test_clustered_gateways.py tests/cli/test_two_hosts.py
-	$(BIN)/python -m outrider.loadtest.outages server $(ARGS)
-	$(BIN)/python -m outrider.loadtest.outages site $(ARGS)
+	CLUSTER=1 $(BIN)/pytest tests/security/test_clustered_gateways.py tests/cli/test_two_hosts.py $(ARGS)
 
 # Writes Grafana's JSON after a change of deploy/observe/dashboards.
 dashboards: dev
-	$(BIN)/python -m outrider.loadtest.observe dashboards
-
-# Asks a real Prometheus for all that dashboards and alerts ask.
-observe: dev
-	$(BIN)/python -m outrider.loadtest.observe check $(ARGS)
+	$(BIN)/python -m deploy.observe.write_dashboards
 
 # Starts a mesh of another version, FROM, and restarts its services under load: to this version, and back.
 compat: dev
@@ -164,7 +157,7 @@ audit: .venv-tools/.installed
 	.venv-tools/bin/python requirements/audit.py
 
 pocket: dev
-	$(BIN)/python -m outrider.engine.models.pocket.recipe --out out/pocket $(ARGS)
+	$(BIN)/python -m outrider.training.pocket --out out/pocket $(ARGS)
 
 # Writes the tables of docs/metrics.md.
 metrics-table: dev

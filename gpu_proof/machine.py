@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PACK = ROOT / ".gpu-pack"
 """Wheels that `gpu_proof.pack` collected."""
-_FOLDERS = ("wire", "mesh", "native", "kernels", "models", "services", "clients/python")
+_FOLDERS = ("wire", "mesh", "native", "kernels", "engine", "services", "benches", "clients/python")
 
 
 class PackError(Exception):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from outrider.kernels.bench.cases import Step
+from outrider.benches.kernels.cases import Step
 from outrider.kernels.shapes import SHAPES, ModelShape
 
 

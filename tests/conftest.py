@@ -29,7 +29,7 @@ SHARED = ("calling", "guessing", "shared", "streaming")
 GROUPED = ("shared", "guessing", "streaming", "calling")
 """The same fixtures by priority: a file that uses several runs on the worker of the first."""
 LONG = (
-    "kernels/test_report.py",
+    "benches/kernels/test_report.py",
     "cli/test_up.py",
     "cli/test_trace_steps.py",
     "kernels/tree_attention/test_tree_attention_triton.py",

@@ -18,7 +18,7 @@ _STOP_S = 60.0
 _READY_S = 240.0
 _LAST_LINES = 40
 SERVING = "outrider.verifier.service:VerifierService"
-ALWAYS = "outrider.verifier.bench.always:AlwaysAsking"
+ALWAYS = "outrider.benches.verifier.always:AlwaysAsking"
 """Programs of a verifier: the usual one, and one that asks every drafter at every step."""
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
+from outrider.benches.kernels.cases import Case, cases
+from outrider.benches.kernels.pairs import PAIRS
 from outrider.kernels.batch import RaggedBatch, SequenceRows
-from outrider.kernels.bench.cases import Case, cases
-from outrider.kernels.bench.pairs import PAIRS
 from outrider.kernels.compilation import compile_all, key
 from outrider.kernels.kv_quant import LARGEST_QUANT
 from outrider.kernels.launch import INTERPRETED, record_launches

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
-from outrider.kernels.bench import attention, gpu
-from outrider.kernels.bench.cases import Case, cases
-from outrider.kernels.bench.pairs import PAIRS
+from outrider.benches.kernels import attention, gpu
+from outrider.benches.kernels.cases import Case, cases
+from outrider.benches.kernels.pairs import PAIRS
 from torch import Tensor
 
 from gpu_proof.report import Report

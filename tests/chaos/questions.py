@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from outrider.loadtest.load import prompts
+from outrider.measure.load import prompts
 
 _SCHEMA = {
     "type": "object",

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from outrider.loadtest.report.steps import trace
+from outrider.cli.commands.time_line.steps import trace
 from outrider.mesh.telemetry.timeline import TreeOffer, read_events
 
 from tests.gateway.stack import stack

@@ -19,7 +19,7 @@ from outrider_client import grpc as over_grpc
 from tests.cli.commands import CLI
 from tests.cli.running import READY, Up
 
-ALWAYS = ("--program", "verifier=outrider.verifier.bench.always")
+ALWAYS = ("--program", "verifier=outrider.benches.verifier.always")
 """A verifier that asks drafters at every step, so that no test depends on the cost of guesses on its machine."""
 PROMPT = "def parse_args("
 

@@ -19,8 +19,8 @@ import httpx
 import msgspec
 import pytest
 from outrider.cli.certificates.directory import Directory
-from outrider.loadtest.load.client import complete
 from outrider.loadtest.load.repeated_request import RepeatedRequest, send_repeatedly
+from outrider.measure.load.client import complete
 from outrider.mesh.access import access_to
 from outrider_client import AuthenticationError, Client, ConnectionFailedError
 from outrider_client import grpc as over_grpc

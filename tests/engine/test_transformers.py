@@ -21,7 +21,7 @@ from outrider.engine.scheduling.scheduler import Scheduler
 from outrider.engine.speculation import DrafterContext
 from outrider.engine.speculation.drafters.ngram_drafter import NgramDrafter
 from outrider.engine.text import Tokenizer
-from outrider.loadtest.load import prompts
+from outrider.measure.load import prompts
 
 from tests.engine.engines import accepted_guesses, build_engine
 

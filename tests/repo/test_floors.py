@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).parents[2]
-ROOTS = ("wire", "mesh", "native", "kernels", "engine", "services", "gateway", "cli", "loadtest")
+ROOTS = ("wire", "mesh", "native", "kernels", "engine", "services", "gateway", "cli", "loadtest", "benches", "training")
 SERVICE_FLOOR = {"engine", "kernels", "native", "mesh", "wire", "v1"}
 MAY_IMPORT: dict[str, set[str]] = {
     "wire": {"v1"},
@@ -26,11 +26,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "kvcache": {"mesh", "wire", "v1"},
     "verifier": SERVICE_FLOOR,
     "gateway": {"mesh", "wire", "v1", "engine.pages.page_names", "engine.requests.grammars"},
-    "cli": {"mesh", "wire", "v1", "loadtest", "native", "engine.store"},
-    "loadtest": {"mesh", "wire", "v1", "native"},
+    "measure": {"mesh", "wire", "v1", "native"},
+    "cli": {"mesh", "wire", "v1", "measure", "native", "engine.store"},
+    "loadtest": {"measure", "mesh", "wire", "v1", "native"},
+    "training": {"engine", "kernels", "native"},
+    "benches": {*SERVICE_FLOOR, "verifier", "training"},
 }
 """Packages, or rooms of packages (`models.store`), that a package may import."""
-WITHOUT_TORCH = {"wire", "v1", "mesh", "tokenizer", "kvcache", "gateway", "cli", "loadtest"}
+WITHOUT_TORCH = {"wire", "v1", "mesh", "tokenizer", "kvcache", "gateway", "cli", "measure", "loadtest"}
 
 ROOMS: dict[str, tuple[str, ...]] = {
     "engine": (
@@ -51,7 +54,6 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "models",
         "store",
         "text",
-        "models.bench",
         "speculation.trees",
         "speculation.acceptance",
         "speculation.drafters",
@@ -79,7 +81,6 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "metrics",
         "rpc",
         "service",
-        "bench",
         "__main__",
     ),
     "gateway": (
@@ -117,24 +118,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "nats",
     ),
     "cli": ("settings", "bus", "stores", "certificates", "credentials", "kubernetes", "processes", "commands", "main"),
-    "loadtest": (
-        "meshes",
-        "load",
-        "report",
-        "scaling",
-        "chats",
-        "peers",
-        "attack",
-        "outages",
-        "hostile",
-        "members",
-        "observe",
-        "bench",
-        "ramp",
-        "planning",
-        "experiments",
-        "__main__",
-    ),
+    "measure": ("local_mesh", "load", "report", "chats", "bench", "ramp", "planning"),
+    "loadtest": ("bars", "meshes", "load", "chats", "peers", "attack", "experiments", "__main__"),
+    "benches": ("kernels", "models", "verifier"),
 }
 """Rooms of a package and modules beside them, in order: each may import those before it.
 

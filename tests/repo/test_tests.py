@@ -7,7 +7,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[2]
 TESTS = REPOSITORY / "tests"
-ROOTS = ("wire", "mesh", "native", "kernels", "engine", "services", "gateway", "cli", "loadtest")
+ROOTS = ("wire", "mesh", "native", "kernels", "engine", "services", "gateway", "cli", "loadtest", "benches", "training")
 OF_NO_PACKAGE = {"chaos", "clients", "deploy", "gateway/mesh", "gpu_proof", "outside", "repo", "security"}
 """Folders of tests that belong to no folder of sources, with those below."""
 MOST_TESTS = 15

@@ -9,7 +9,6 @@ from contextlib import ExitStack, asynccontextmanager
 
 import httpx
 import pytest
-from outrider.loadtest.load.relay import Relay
 from outrider.mesh.addresses import hold_port
 from outrider.mesh.bus import Bus
 from outrider.mesh.registry import Registry
@@ -20,6 +19,7 @@ from outrider.wire.frames import decode_frame
 from outrider.wire.ids import pack_ids
 
 from tests.processes import ALWAYS, ServiceProcess, running
+from tests.relay import Relay
 from tests.toy_model import save_toy
 from tests.waiting import eventually
 

@@ -18,7 +18,7 @@ from outrider.cli.commands.arguments import (
     Sets,
     Speculation,
     Url,
-    require_checkout,
+    require,
 )
 from outrider.cli.commands.audit import audit_app
 from outrider.cli.commands.bus import bus_app
@@ -156,7 +156,6 @@ def bench(
     secure: Secure = False,
 ) -> None:
     """Load a mesh and report tokens/s, latencies and acceptance, speculation on and off in one run."""
-    require_checkout("bench")
     from outrider.cli.commands.measuring.bench import BenchOptions, run
     from outrider.cli.processes.options import UpOptions
 
@@ -205,9 +204,9 @@ def trace_steps(
     secure: Secure = False,
 ) -> None:
     """Draw one request's time line: target steps, draft passes and the messages between them."""
-    require_checkout("trace-steps")
+    require("matplotlib", "trace-steps", "plot")
     from outrider.cli.commands.stream import CompletionRequest
-    from outrider.cli.commands.trace_steps import TraceOptions, run
+    from outrider.cli.commands.time_line.trace_steps import TraceOptions, run
     from outrider.cli.processes.options import UpOptions
 
     text = sys.stdin.read() if prompt == "-" else prompt

@@ -2,7 +2,8 @@
 
 Every wrapper of a kernel ends in `launch`. Under `record_launches` nothing runs: the launches are collected, so that
 the same wrappers, given tensors of the ``meta`` device, list the kernels that a model of some shape needs. The kernels
-are then compiled ahead of time (`outrider.kernels.warm_up`) and reported on without a GPU (`outrider.kernels.report`).
+are then compiled ahead of time (`outrider.kernels.warm_up`) and reported on without a GPU
+(`outrider.benches.kernels.report`).
 """
 
 from __future__ import annotations

@@ -310,9 +310,9 @@ def test_a_setting_that_is_wrong_stops_everything_before_it_starts(given: str, s
 
 
 def test_a_program_runs_in_place_of_a_service(tmp_path: Path) -> None:
-    plan = make_plan(UpOptions(port=0, programs=["verifier=outrider.verifier.bench.always"], log_dir=tmp_path))
+    plan = make_plan(UpOptions(port=0, programs=["verifier=outrider.benches.verifier.always"], log_dir=tmp_path))
     modules = {spec.kind: spec.command[2] for spec in plan.services}
-    assert modules["verifier"] == "outrider.verifier.bench.always"
+    assert modules["verifier"] == "outrider.benches.verifier.always"
     assert modules["gateway"] == "outrider.gateway"
 
 

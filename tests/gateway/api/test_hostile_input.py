@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import httpx
 import nats
 import pytest
-from outrider.loadtest.hostile.case import ANSWER_S, Target
-from outrider.loadtest.hostile.table import CASES, markdown
 
+from tests.gateway.hostile.case import ANSWER_S, Target
+from tests.gateway.hostile.noise import faults_over_grpc, faults_over_nats
+from tests.gateway.hostile.table import CASES, markdown
 from tests.gateway.stack import MODEL, RUNNING, WAITING, Stack, stack
 from tests.processes import ServiceProcess
 
@@ -53,6 +54,15 @@ async def test_a_hostile_input_has_the_answer_that_the_table_names(
 ) -> None:
     pids = gateway.pid
     assert not (fault := CASES[name].fault(await CASES[name].run(target))), fault
+    assert (gateway.pid, gateway.alive) == (pids, True)
+
+
+@pytest.mark.parametrize("faults", [faults_over_grpc, faults_over_nats])
+async def test_noise_is_refused_and_nothing_ends(
+    faults: Callable[[Target], AsyncIterator[str]], target: Target, gateway: ServiceProcess
+) -> None:
+    pids = gateway.pid
+    assert not [fault async for fault in faults(target)]
     assert (gateway.pid, gateway.alive) == (pids, True)
 
 

@@ -16,6 +16,7 @@ import pytest
 import pytest_asyncio
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from outrider.benches.verifier.always import AlwaysAsking
 from outrider.gateway.service import GatewayService
 from outrider.gateway.settings import GatewaySettings
 from outrider.mesh.rpc import close_channels, stub
@@ -28,7 +29,6 @@ from outrider.tokenizer.settings import TokenizerSettings
 from outrider.v1 import sampling_pb2
 from outrider.v1 import verifier_pb2 as pb
 from outrider.v1.verifier_pb2_grpc import VerifierStub
-from outrider.verifier.bench.always import AlwaysAsking
 from outrider.verifier.settings import VerifierSettings
 from outrider.wire.ids import pack_ids
 

@@ -31,7 +31,7 @@ def mesh(loop: asyncio.AbstractEventLoop) -> Iterator[Mesh]:
 
 async def made(mesh: Mesh, attack: Attack) -> Verdict:
     """The verdict, printed as `make attack` does."""
-    async with victims.running(mesh.urls, mesh.keys[VICTIM]) as watched:
+    async with victims.running([mesh.url], mesh.keys[VICTIM]) as watched:
         verdict = await run_attack(mesh, watched, attack, await measure_undisturbed(watched, 1.0))
     print(output.line(verdict), flush=True)
     return verdict

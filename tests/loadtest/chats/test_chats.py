@@ -12,17 +12,17 @@ import msgspec
 import pytest
 from llguidance import LLMatcher
 from outrider.gateway.api.openai.bodies import read_chat
-from outrider.loadtest.chats import chat_matrix, modes
+from outrider.loadtest.chats import modes
 from outrider.loadtest.chats.chat_turns import ChatTurn, Steps
-from outrider.loadtest.chats.figures import best_fixed, publish, publish_stories
-from outrider.loadtest.chats.fresh_meshes import AFTER, FRESH
-from outrider.loadtest.chats.library import PARTS, NoveltyFilter, files
-from outrider.loadtest.chats.supply import KINDS, MIXED, TEMPERATURES, ChatSupply, endless
-from outrider.loadtest.load.arrivals import Sample
-from outrider.loadtest.load.client import Reply
-from outrider.loadtest.load.prompts import PromptsError
-from outrider.loadtest.load.summary import summarize
+from outrider.loadtest.chats.figures import best_fixed, publish
+from outrider.loadtest.experiments import matrix
 from outrider.loadtest.load.turns import Case, Matrix
+from outrider.measure.chats.library import PARTS, NoveltyFilter, files
+from outrider.measure.chats.supply import KINDS, MIXED, TEMPERATURES, ChatSupply, endless
+from outrider.measure.load.arrivals import Sample
+from outrider.measure.load.client import Reply
+from outrider.measure.load.prompts import PromptsError
+from outrider.measure.load.summary import summarize
 
 REAL = os.environ.get("TEST_MODEL")
 CASE, MIX = Case("edit", 0.7, 1), Case(MIXED, None, 1)
@@ -87,8 +87,8 @@ def test_a_text_with_mostly_known_lines_is_not_new() -> None:
 def test_a_supply_is_the_same_for_the_same_seed_and_ends_with_an_error() -> None:
     first, same, other = (ChatSupply(seed).take("edit", 20) for seed in (1, 1, 2))
     assert first == same != other
-    with pytest.raises(PromptsError, match="too few requests of story"):
-        ChatSupply().take("story", 100_000)
+    with pytest.raises(PromptsError, match="too few requests of chat"):
+        ChatSupply().take("chat", 100_000)
 
 
 def test_mixed_requests_are_of_all_kinds_and_temperatures_in_random_order() -> None:
@@ -98,38 +98,23 @@ def test_mixed_requests_are_of_all_kinds_and_temperatures_in_random_order() -> N
     assert [each.kind for each in mixed] != list(itertools.islice(itertools.cycle(KINDS), 50))
 
 
-def turn(case: Case, mode: str, repeat: int, speed: float, kinds: dict[str, Steps] | None = None) -> ChatTurn:
+def turn(case: Case, mode: str, repeat: int, speed: float) -> ChatTurn:
     reply = Reply([0.0, 100 / speed], 1, 0, 100, accepted_tokens=0, rejected_tokens=0, steps=100)
-    return ChatTurn(case, mode, repeat, summarize([Sample(0.0, reply)]), kinds or {"edit": Steps(100, 50)})
+    return ChatTurn(case, mode, repeat, summarize([Sample(0.0, reply)]), {"edit": Steps(100, 50)})
 
 
 def test_regret_is_to_the_mode_that_was_best_in_hindsight_and_controls_stand_beside_ratios(tmp_path, capsys) -> None:
     speeds = {"off": (100, 100, 100), "control": (90, 100, 120), "always": (200, 300, 200), "on": (180, 270, 180)}
-    mixed = {"edit": Steps(90, 30), "rag": Steps(40, 20)}
-    turns = [turn(MIX, mode, number, speed, mixed) for mode, row in speeds.items() for number, speed in enumerate(row)]
-    alone = {
-        "edit": [turn(MIX, "on", 0, 100, {"edit": Steps(80, 20)})],
-        "rag": [turn(MIX, "on", 0, 9, {"rag": Steps(2, 1)})],
-    }
+    turns = [turn(MIX, mode, number, speed) for mode, row in speeds.items() for number, speed in enumerate(row)]
     assert best_fixed(Matrix(turns), MIX) == "always"
     assert best_fixed(Matrix([*turns, *(turn(MIX, "on", number, 900) for number in range(3))]), MIX) == "always"
-    publish(turns, alone, {}, tmp_path)
+    publish(turns, {}, tmp_path)
     report, shown = msgspec.json.decode((tmp_path / "matrix.json").read_bytes()), capsys.readouterr().out
     assert "1.80 (1.80 to 2.70), control 1.00 (0.90 to 1.20), regret to always 10.0%" in shown
-    assert [(each["kind"], each["mixed"], each["alone"]) for each in report["mixed"]] == [("edit", 3, 4), ("rag", 2, 2)]
     assert {bar["what"]: bar["met"] for bar in report["bars"]} == {
         "on / off, mixed, 1 at a time": True,
-        "edit in the mix / alone, mixed, 1 at a time": False,
-        "rag in the mix / alone, mixed, 1 at a time": True,
         "on / the best fixed choice (always), mixed, 1 at a time": False,
     }
-
-
-def test_edits_after_stories_are_held_to_those_of_a_fresh_mesh(tmp_path, capsys) -> None:
-    fresh, spoilt = ([turn(CASE, "on", 0, 100, {"edit": Steps(100, steps)})] for steps in (25, 100))
-    publish_stories({FRESH: fresh, AFTER: spoilt}, {}, tmp_path)
-    assert "1.00 tokens a step after stories, 4.00 in a fresh mesh" in capsys.readouterr().out
-    assert not msgspec.json.decode((tmp_path / "stories.json").read_bytes())["bars"][0]["met"]
 
 
 def test_only_modes_that_guess_get_the_draft_model_and_always_is_a_program() -> None:
@@ -137,7 +122,7 @@ def test_only_modes_that_guess_get_the_draft_model_and_always_is_a_program() -> 
     shared, pages = {"proposers": None, "model": Path("/m"), "program": None}, {"verifier.pages": "9"}
     assert modes.mesh_arguments(options, "off") == {**shared, "draft": None, "settings": pages}
     assert modes.mesh_arguments(options, "on") == {**shared, "draft": Path("/d"), "settings": pages}
-    assert modes.mesh_arguments(options, "always")["program"] == "outrider.verifier.bench.always"
+    assert modes.mesh_arguments(options, "always")["program"] == "outrider.benches.verifier.always"
     options.model = Path("pocket")
     assert modes.mesh_arguments(options, "on")["model"] is None
 
@@ -146,7 +131,7 @@ SMALL = ["--concurrency", "1", "--requests", "2", "--repeats", "1"]
 
 
 def measure(out: Path, *arguments: str) -> dict:
-    assert chat_matrix.main([*arguments, *SMALL, "--out", str(out)]) == 0
+    assert matrix.main([*arguments, *SMALL, "--out", str(out)]) == 0
     (report,) = (msgspec.json.decode(path.read_bytes()) for path in out.glob("*.json"))
     return report
 
@@ -164,9 +149,7 @@ def test_the_shipped_pair_answers_the_same_edits_in_every_mode(tmp_path) -> None
 @pytest.mark.skipif(not REAL, reason="TEST_MODEL names no folder of a real model")
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_a_real_model_answers_edits_in_fewer_steps_than_tokens_and_stories_do_not_spoil_them(tmp_path) -> None:
+def test_a_real_model_answers_edits_in_fewer_steps_than_tokens(tmp_path) -> None:
     report = measure(tmp_path / "edits", "--model", str(REAL), "--workloads", "edit", "--temperatures", "0")
     steps = {each["mode"]: each["kinds"]["edit"] for each in report["turns"]}
     assert steps["off"]["tokens"] == steps["on"]["tokens"] == steps["off"]["steps"] > steps["on"]["steps"]
-    report = measure(tmp_path / "stories", "--model", str(REAL), "--stories", "2", "--max-tokens", "64")
-    assert set(report["turns"]) == {FRESH, AFTER}

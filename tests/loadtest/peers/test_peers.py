@@ -9,13 +9,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from outrider.loadtest.chats.supply import ChatSupply
-from outrider.loadtest.load.prompts import PromptsError
-from outrider.loadtest.load.turns import Case, Matrix, Turn
-from outrider.loadtest.peers import compare, environments, llama, openvino, pocket, ratios, real, ways
+from outrider.loadtest.load.turns import Case, Matrix, Plan, Turn, measure
+from outrider.loadtest.peers import __main__ as compare
+from outrider.loadtest.peers import environments, llama, openvino, ratios, real, ways
 from outrider.loadtest.peers.environments import PeerMissing
 from outrider.loadtest.peers.openvino_process import Peer, PeerAnswers, PeerConfig, weight_format
-from outrider.loadtest.peers.ways import Plan
+from outrider.measure.chats.supply import ChatSupply
+from outrider.measure.load.prompts import PromptsError
 
 REAL, GGUF = os.environ.get("TEST_MODEL"), os.environ.get("TEST_GGUF")
 ALONE, EIGHT = Case("edit", 0.0, 1), Case("edit", 0.0, 8)
@@ -55,9 +55,7 @@ def test_the_weights_are_exported_in_the_checkpoints_precision(tmp_path) -> None
     assert weight_format(model(tmp_path / "c")) == "fp16"
 
 
-def test_without_a_model_the_shipped_target_is_compared(tmp_path) -> None:
-    options = compare.read([])
-    assert (options.workloads, options.concurrency, options.max_tokens) == (["code"], [1, 8], 128)
+def test_a_model_has_its_workloads(tmp_path) -> None:
     options = compare.read(["--model", str(model(tmp_path / "m")), "--concurrency", "2"])
     assert (options.workloads, options.concurrency, options.max_tokens) == (["edit", "code"], [2], None)
 
@@ -86,11 +84,12 @@ def test_requests_of_prefill_are_long_and_answered_by_one_token() -> None:
         (["--model", "{}/m", "--gguf", "{}/f", "--draft-gguf", "{}"], "--draft-gguf {} is no file"),
         (["--model", "{}/m", "--draft-gguf", "{}/f"], "--draft-gguf needs --gguf FILE"),
         (["--model", "{}/m", "--peers", "openvino", "llama"], "--peers llama needs --gguf FILE"),
-        (["--draft", "{}/m"], "--draft needs --model DIR"),
+        (["--gguf", "{}/f", "--draft", "{}/m"], "--draft needs --model DIR"),
+        ([], "it needs --model DIR or --gguf FILE"),
         (["--peers", "vllm"], "invalid choice: 'vllm'"),
         (["--model", "{}/m", "--concurrency", "0"], "numbers must be at least 1"),
         (["--model", "{}/m", "--guesses", "5", "0"], "numbers must be at least 1"),
-        (["--set", "verifier.dtype"], "it is written as SERVICE.KEY=VALUE"),
+        (["--model", "{}/m", "--set", "verifier.dtype"], "it is written as SERVICE.KEY=VALUE"),
     ],
 )
 def test_wrong_options_are_refused_before_an_engine_starts(given, sentence, tmp_path, capsys) -> None:
@@ -177,18 +176,6 @@ def test_a_bar_on_an_unmeasured_peer_is_missed_and_pairs_without_bars_have_none(
     assert not list(ratios.judge(Matrix(turns_of(Case("edit", 0.0, 4), SPEEDS)), real.RIVALS))
 
 
-def test_the_best_median_of_each_side_is_compared_on_the_shipped_target() -> None:
-    speeds: dict[str, tuple[float, ...]] = {
-        "Outrider strict": (240, 250, 900),
-        "Outrider fast": (100, 100, 100),
-        "Outrider fast, off": (50, 50, 50),
-        "OpenVINO plain, KV u8": (100, 900, 100),
-        "OpenVINO lookup of 4, KV u8": (200, 200, 200),
-    }
-    (bar,) = ratios.judge(Matrix(turns_of(CODE, speeds)), pocket.RIVALS)
-    assert (bar.value, bar.least, bar.met) == (1.25, 1.2, True)
-
-
 def test_every_way_answers_the_same_requests_and_each_is_first_in_its_turn() -> None:
     calls: list[tuple[str, int, tuple[int, ...]]] = []
     numbers = iter(range(100))
@@ -202,12 +189,12 @@ def test_every_way_answers_the_same_requests_and_each_is_first_in_its_turn() -> 
         return run_turn
 
     plan = Plan([ALONE, EIGHT], lambda case: [next(numbers)], [-1], 3, 60.0)
-    turns = ways.measure(plan, {name: recorder(name) for name in "ab"})
+    turns = measure(plan, {name: recorder(name) for name in "ab"})
     assert calls[:2] == [("a", -1, (-1,)), ("b", -1, (-1,))]
     order = [(name, requests[0]) for name, _, requests in calls[2:]]
     assert order == [(name, turn) for turn in range(6) for name in ("ab" if (turn // 2 + turn % 2) % 2 == 0 else "ba")]
     assert len(turns) == 12
-    assert len(ways.measure(plan._replace(minutes=0.0), {"a": recorder("a")})) == 0
+    assert len(measure(plan._replace(minutes=0.0), {"a": recorder("a")})) == 0
 
 
 def test_turns_before_requests_run_out_are_kept(capsys) -> None:
@@ -217,7 +204,7 @@ def test_turns_before_requests_run_out_are_kept(capsys) -> None:
         return [1]
 
     plan = Plan([ALONE, EIGHT], supply, [0], 3, 60.0)
-    turns = ways.measure(plan, {"a": lambda case, requests, repeat: turn_of(case, "a", repeat, 1)})
+    turns = measure(plan, {"a": lambda case, requests, repeat: turn_of(case, "a", repeat, 1)})
     assert [each.case for each in turns] == [ALONE]
     assert "Nothing more is measured: there are too few" in capsys.readouterr().out
 

@@ -29,8 +29,13 @@ ApiKey = Annotated[str | None, typer.Option(envvar="OUTRIDER_API_KEY", help="An 
 Speculation = Annotated[bool, typer.Option("--speculation/--no-speculation", help="Let drafters guess ahead.")]
 
 
-def require_checkout(command: str) -> None:
-    """Ends a command that needs `outrider.loadtest` with exit code 2 if the package is absent, as from wheels."""
-    if util.find_spec("outrider.loadtest") is None:
-        typer.echo(f"outrider: `outrider {command}` runs from a source checkout: the wheel has no load tests", err=True)
+def require(package: str, command: str, extra: str) -> None:
+    """Ends a command with exit code 2 and one sentence that names ``extra`` if ``package`` is not installed."""
+    if util.find_spec(package) is None:
+        typer.echo(f"outrider: `outrider {command}` needs {package}: pip install 'outrider[{extra}]'", err=True)
         raise typer.Exit(2)
+
+
+def note_missing_picture(picture: str) -> None:
+    """Says that a report has no ``picture``, since matplotlib is not installed."""
+    typer.echo(f"outrider: {picture} needs matplotlib: pip install 'outrider[plot]'", err=True)

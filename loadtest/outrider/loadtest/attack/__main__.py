@@ -1,8 +1,7 @@
 """Attacks a mesh started for this: `python -m outrider.loadtest.attack [NAME...]`.
 
-Runs the named attacks in turn, or all. The exit code is 1 if an attack fails: if a process died that the attack does
-not kill itself, a stream of another tenant was lost, altered or hung, a victim waited longer than it may, or the
-attacker got a wrong answer.
+Runs the named attacks in turn, or all. The exit code is 1 if an attack fails: if a process died, a stream of another
+tenant was lost, altered or hung, a victim waited longer than it may, or the attacker got a wrong answer.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from outrider.mesh.telemetry import configure_logs
 
 
 def main() -> int:
-    """Runs the attacks, prints a line each and a table; returns 1 if an attack fails."""
+    """Runs the attacks, prints each verdict; returns 1 if an attack fails."""
     options = _options()
     configure_logs("error", "console")
     chosen = [attack for attack in ATTACKS.values() if attack.name in (options.names or ATTACKS)]
@@ -32,7 +31,6 @@ def main() -> int:
         quiet, verdicts = asyncio.run(_make(chosen, options.quiet_s))
     except asyncio.CancelledError:
         return 128 + signal.SIGTERM
-    output.table(quiet, verdicts)
     if options.out:
         output.write(options.out, quiet, verdicts)
     return int(not all(verdict.passed for verdict in verdicts))
@@ -42,7 +40,7 @@ async def _make(chosen: list[Attack], quiet_s: float) -> tuple[Pace, list[Verdic
     task = asyncio.current_task()
     assert task
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    async with running() as mesh, victims.running(mesh.urls, mesh.keys[VICTIM]) as watched:
+    async with running() as mesh, victims.running([mesh.url], mesh.keys[VICTIM]) as watched:
         quiet, verdicts = await measure_undisturbed(watched, quiet_s), list[Verdict]()
         for attack in chosen:
             verdicts.append(await run_attack(mesh, watched, attack, quiet))

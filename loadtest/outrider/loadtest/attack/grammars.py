@@ -1,4 +1,4 @@
-"""Grammars that are deep, long, large or slow."""
+"""Grammars that are long, large or slow."""
 
 from __future__ import annotations
 
@@ -27,20 +27,6 @@ def rules(count: int) -> str:
     return "\n".join(lines)
 
 
-_NESTS = {
-    "arrays": ('{"type": "array", "items": ', "}"),
-    "objects": ('{"type": "object", "required": ["a"], "properties": {"a": ', "}}"),
-    "alternatives": ('{"anyOf": [{"type": "string"}, ', "]}"),
-}
-
-
-def nested(depth: int, kind: str) -> bytes:
-    """A body with a schema of arrays, objects or alternatives nested ``depth`` deep."""
-    opening, closing = _NESTS[kind]
-    schema = opening * depth + '{"type": "integer"}' + closing * depth
-    return f'{{"prompt": "a", "max_tokens": 16, "structured_outputs": {{"json": {schema}}}}}'.encode()
-
-
 async def _refs(mesh: Mesh, log: AttackLog) -> None:
     await expect_survival(mesh, [_schema(chain(1000))], log, "a chain of 1,000 definitions")
 
@@ -52,14 +38,6 @@ async def _lark(mesh: Mesh, log: AttackLog) -> None:
 async def _repeats(mesh: Mesh, log: AttackLog) -> None:
     patterns = ["a{1000000}", "(a{1000}){1000}", "((a{100}){100}){100}", "[a-z]{0,100000}", "(ab|cd){1,200000}"]
     await expect_survival(mesh, [body(structured_outputs={"regex": pattern}) for pattern in patterns], log, "a repeat")
-
-
-async def _nested(mesh: Mesh, log: AttackLog) -> None:
-    depths = 200, 2000
-    patterns = ["(" * depth + "a" + ")" * depth for depth in (1000, 50_000)]
-    bodies = [nested(depth, kind) for depth in depths for kind in _NESTS]
-    bodies += [body(structured_outputs={"regex": pattern}) for pattern in patterns]
-    await expect_survival(mesh, bodies, log, "deep nesting")
 
 
 async def _enums(mesh: Mesh, log: AttackLog) -> None:
@@ -83,7 +61,6 @@ ATTACKS = [
     Attack("grammar-refs", "A JSON Schema with 1,000 definitions, each of which names the next.", _refs, cheap=True),
     Attack("grammar-lark", "A Lark grammar of 4,000 rules, each of which names the next.", _lark, cheap=True),
     Attack("grammar-repeats", "Patterns such as a{1000000}.", _repeats),
-    Attack("grammar-nested", "Schemas and patterns that are nested up to 50,000 deep.", _nested),
     Attack("grammar-enums", "Enums of 8,000 and of 200,000 texts.", _enums),
     Attack("grammar-ambiguous", "Grammars that parse a text in very many ways.", _ambiguous),
 ]

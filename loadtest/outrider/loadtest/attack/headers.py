@@ -1,4 +1,4 @@
-"""Heads that are too long, too many or too slow, and a slow body; only the slow body needs a key."""
+"""Heads that are too long or too slow, and a slow body; only the slow body needs a key."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from outrider.loadtest.attack.requests import COMPLETIONS, Connection, authoriza
 from outrider.loadtest.attack.verdict import Attack, AttackLog
 
 _PIECE = b"a" * (64 << 10)
+_ENDLESS = 64 << 20
 _ANSWER_S = 20.0
-_SLOW = 100
-"""Slow connections at each gateway."""
+_SLOW = 200
 _DRIP_S = 20.0
 """Seconds; longer than a gateway waits for a head."""
 
@@ -26,43 +26,24 @@ async def _pour(connection: Connection, total: int) -> int:
     return total
 
 
-async def _endless(mesh: Mesh, log: AttackLog, beginning: bytes, total: int, what: str) -> None:
-    """Sends a head of ``total`` bytes; a problem if the gateway takes all of them."""
-    async with open_connection(mesh.urls[0]) as connection:
-        await connection.send(beginning)
-        sent = await _pour(connection, total)
-        log.answer(await connection.status(1.0 if sent < total else _ANSWER_S))
-        if sent == total:
-            log.problem(f"the gateway took {what} of {total >> 20} MiB")
-
-
-async def _unterminated(mesh: Mesh, log: AttackLog) -> None:
-    await _endless(mesh, log, head("/healthz", method="GET") + b"X-Long: ", 64 << 20, "a header")
-
-
-async def _target(mesh: Mesh, log: AttackLog) -> None:
-    await _endless(mesh, log, b"GET /healthz?", 16 << 20, "a target")
-
-
-async def _many(mesh: Mesh, log: AttackLog) -> None:
-    lines = [f"X-{number}: {number}" for number in range(10_000)]
-    for url in mesh.urls:
-        async with open_connection(url) as connection:
-            await connection.send(head("/healthz", *lines, method="GET") + b"\r\n")
-            status = await connection.status(_ANSWER_S)
-        log.answer(status)
-        if not status.startswith("4") and status != "closed":
-            log.problem(f"10,000 headers: {status}, not 4xx")
+async def _endless(mesh: Mesh, log: AttackLog) -> None:
+    """Sends a head of `_ENDLESS` bytes; a problem if the gateway takes all of them."""
+    async with open_connection(mesh.url) as connection:
+        await connection.send(head("/healthz", method="GET") + b"X-Long: ")
+        sent = await _pour(connection, _ENDLESS)
+        log.answer(await connection.status(1.0 if sent < _ENDLESS else _ANSWER_S))
+        if sent == _ENDLESS:
+            log.problem(f"the gateway took a header of {_ENDLESS >> 20} MiB")
 
 
 async def _slowly(mesh: Mesh, log: AttackLog, send: Callable[[Connection], Awaitable[bool]]) -> int:
-    """Runs ``send`` on many connections at each gateway; returns how many of them stayed open."""
+    """Runs ``send`` on many connections; returns how many of them stayed open."""
 
-    async def one(url: str) -> bool:
-        async with open_connection(url) as connection:
+    async def one() -> bool:
+        async with open_connection(mesh.url) as connection:
             return await send(connection)
 
-    open_connections = await asyncio.gather(*(one(url) for url in mesh.urls for _ in range(_SLOW)))
+    open_connections = await asyncio.gather(*(one() for _ in range(_SLOW)))
     for is_open in open_connections:
         log.answer("still open" if is_open else "closed")
     return sum(open_connections)
@@ -91,9 +72,7 @@ async def _drip_body(mesh: Mesh, log: AttackLog) -> None:
 
 
 ATTACKS = [
-    Attack("header-endless", "A header of 64 MiB that does not end.", _unterminated, cheap=True),
-    Attack("header-target", "A target of 16 MiB.", _target),
-    Attack("header-many", "10,000 headers.", _many),
+    Attack("header-endless", "A header of 64 MiB that does not end.", _endless, cheap=True),
     Attack("header-slow", "200 connections that send four bytes of a header a second.", _drip_head),
     Attack("body-slow", "200 connections that send four bytes of a body a second.", _drip_body),
 ]

@@ -29,12 +29,12 @@ def authorization(mesh: Mesh) -> dict[str, str]:
     return {"authorization": f"Bearer {mesh.keys[ATTACKER]}"}
 
 
-async def post(mesh: Mesh, gateway: int, data: bytes, log: AttackLog, **headers: str) -> int:
+async def post(mesh: Mesh, data: bytes, log: AttackLog) -> int:
     """Posts a completion as the attacker; returns the status, or 0 without an answer, which is a problem."""
-    sent = {"content-type": "application/json", **authorization(mesh), **headers}
+    sent = {"content-type": "application/json", **authorization(mesh)}
     try:
         async with httpx.AsyncClient(timeout=_ANSWER_S, trust_env=False) as http:
-            answer = await http.post(f"{mesh.urls[gateway]}{COMPLETIONS}", content=data, headers=sent)
+            answer = await http.post(f"{mesh.url}{COMPLETIONS}", content=data, headers=sent)
     except httpx.TransportError as error:
         log.answer(type(error).__name__)
         log.problem(f"no answer: {type(error).__name__}")
@@ -43,19 +43,9 @@ async def post(mesh: Mesh, gateway: int, data: bytes, log: AttackLog, **headers:
     return answer.status_code
 
 
-async def expect_refusals(mesh: Mesh, bodies: Iterable[bytes], log: AttackLog, what: str, **headers: str) -> None:
-    """Posts each of ``bodies`` to every gateway in turn; an answer other than 4xx is a problem."""
-    for data in bodies:
-        for gateway in range(len(mesh.urls)):
-            status = await post(mesh, gateway, data, log, **headers)
-            if status and not 400 <= status < 500:
-                log.problem(f"{what}: {status}, not 4xx")
-
-
 async def expect_survival(mesh: Mesh, bodies: Iterable[bytes], log: AttackLog, what: str) -> None:
-    """Posts all of ``bodies`` to every gateway at once; an answer of 500 or above is a problem."""
-    posts = [post(mesh, gateway, data, log) for data in bodies for gateway in range(len(mesh.urls))]
-    for status in await asyncio.gather(*posts):
+    """Posts all of ``bodies`` at once; an answer of 500 or above is a problem."""
+    for status in await asyncio.gather(*(post(mesh, data, log) for data in bodies)):
         if status >= 500:
             log.problem(f"{what}: {status}")
 
@@ -64,48 +54,22 @@ class Connection:
     """A bare connection to a gateway."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
+        self.reader, self.writer = reader, writer
 
     async def send(self, data: bytes) -> bool:
         """Sends ``data``; False if the gateway has closed the connection."""
         try:
-            self._writer.write(data)
-            await self._writer.drain()
+            self.writer.write(data)
+            await self.writer.drain()
         except OSError:
             return False
-        return not self._writer.is_closing() and not self._reader.at_eof()
-
-    def finish(self) -> None:
-        """Says that no more data will come."""
-        with contextlib.suppress(OSError):
-            self._writer.write_eof()
-
-    async def ends(self, seconds: float) -> bool:
-        """Whether the gateway closes the connection within ``seconds``."""
-        try:
-            async with asyncio.timeout(seconds):
-                while await self._reader.read(1 << 16):
-                    pass
-        except TimeoutError:
-            return False
-        except OSError:
-            pass
-        return True
-
-    async def count(self, mark: bytes, most: int, seconds: float) -> int:
-        """How often ``mark`` arrives within ``seconds``, up to ``most``."""
-        data = b""
-        with contextlib.suppress(TimeoutError, OSError):
-            async with asyncio.timeout(seconds):
-                while data.count(mark) < most and (part := await self._reader.read(1 << 16)):
-                    data += part
-        return data.count(mark)
+        return not self.writer.is_closing() and not self.reader.at_eof()
 
     async def status(self, seconds: float) -> str:
         """The status that arrives within ``seconds``; otherwise ``closed`` or ``silence``."""
         try:
             async with asyncio.timeout(seconds):
-                line = await self._reader.readline()
+                line = await self.reader.readline()
         except TimeoutError:
             return "silence"
         except OSError:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import time
 
-from outrider.loadtest.attack import absent, bodies, deaths, doors, grammars, headers, stores
+from outrider.loadtest.attack import absent, bodies, grammars, headers
 from outrider.loadtest.attack.mesh import Mesh
 from outrider.loadtest.attack.verdict import Attack, AttackLog, Pace, Verdict, judge
 from outrider.loadtest.attack.victims import Victims
 from outrider.loadtest.attack.watch import watching
 
-_KINDS = (bodies, headers, doors, absent, grammars, deaths, stores)
+_KINDS = (bodies, headers, absent, grammars)
 
 ATTACKS: dict[str, Attack] = {attack.name: attack for kind in _KINDS for attack in kind.ATTACKS}
-"""All attacks by name; attacks that kill services come late, those on the broker's store last."""
+"""All attacks by name."""
 
 
 async def measure_undisturbed(victims: Victims, seconds: float) -> Pace:

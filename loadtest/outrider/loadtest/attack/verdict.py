@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from itertools import pairwise
 
 import msgspec
@@ -15,9 +15,7 @@ from outrider.loadtest.attack.watch import ProcessChanges
 
 OUTCOMES = ("lost", "hung", "altered")
 STALL_S = 8.0
-"""Seconds that a victim may wait for a token while no service is killed."""
-KILLED_STALL_S = 30.0
-"""The same for an attack that kills services, which have to restart."""
+"""Seconds that a victim may wait for a token."""
 TIMES_QUIET = 4.0
 """Factor on the longest undisturbed stall that a victim may also wait, for slow machines."""
 GROWTH_MIB = 512.0
@@ -46,9 +44,7 @@ class Attack:
 
     Attributes:
         what: the attack in a sentence.
-        kills: kinds of processes that the attack itself ends.
         stall_s: seconds that a victim may wait for its next token.
-        refused: whether gateways may refuse victims for now.
         most_s: time limit in seconds; reaching it is a problem.
         cheap: whether the tests run the attack too.
     """
@@ -56,9 +52,7 @@ class Attack:
     name: str
     what: str
     run: Callable[[Mesh, AttackLog], Awaitable[None]]
-    kills: frozenset[str] = field(default_factory=frozenset)
     stall_s: float = STALL_S
-    refused: bool = False
     most_s: float = 120.0
     cheap: bool = False
 
@@ -72,28 +66,20 @@ class Pace(msgspec.Struct, frozen=True):
     p99_s: float
     stall_s: float
 
+    def __str__(self) -> str:
+        itl = f"ITL {self.p50_s * 1e3:.1f} and {self.p99_s * 1e3:.0f} ms"
+        return f"{self.streams} streams, {itl}, stall {self.stall_s:.1f} s"
+
     @classmethod
     def of(cls, records: Iterable[StreamRecord], began: float, ended: float) -> Pace:
         """The pace of ``records`` from ``began`` to ``ended``."""
         streams = list(records)
         stalls = [stall for stream in streams for at, stall in _stalls(stream) if at >= began]
         gaps = [gap for stream in streams for at, gap in _between_tokens(stream) if began <= at <= ended]
-        return cls.over(len(streams), gaps, stalls)
-
-    @classmethod
-    def over_span(cls, records: Sequence[StreamRecord], began: float, ended: float) -> Pace:
-        """The pace of ``records`` from ``began`` to ``ended`` alone, waits included."""
-        gaps = [gap for stream in records for at, gap in _between_tokens(stream) if began <= at <= ended]
-        stalls = [stall for stream in records for at, stall in _stalls(stream) if began <= at <= ended]
-        return cls.over(len(records), gaps, stalls)
-
-    @classmethod
-    def over(cls, streams: int, gaps: Iterable[float], stalls: Iterable[float]) -> Pace:
-        """The pace of ``streams`` with these times between tokens, and these waits."""
         times = sorted(gaps)
         middle = statistics.median(times) if times else float("nan")
         last = times[min(len(times) - 1, int(0.99 * len(times)))] if times else float("nan")
-        return cls(streams, len(times), middle, last, max(stalls, default=0.0))
+        return cls(len(streams), len(times), middle, last, max(stalls, default=0.0))
 
 
 def _between_tokens(stream: StreamRecord) -> list[tuple[float, float]]:
@@ -159,18 +145,18 @@ def judge(
         recovered_s=settled - ended,
         stall_bound_s=max(attack.stall_s, TIMES_QUIET * undisturbed.stall_s),
     )
-    verdict.wrong = [*_wrong(attack, verdict), *(f"{count} times {what}" for what, count in log.problems.items())]
+    verdict.wrong = [*_wrong(verdict), *(f"{count} times {what}" for what, count in log.problems.items())]
     if verdict.pace.stall_s > verdict.stall_bound_s:
         verdict.slow = [f"a victim waited {verdict.pace.stall_s:.1f} s, over {verdict.stall_bound_s:.1f} s"]
     return verdict
 
 
-def _wrong(attack: Attack, verdict: Verdict) -> list[str]:
+def _wrong(verdict: Verdict) -> list[str]:
     changes = verdict.processes
-    problems = [f"{count} {kind} died" for kind, count in changes.died.items() if kind not in attack.kills]
+    problems = [f"{count} {kind} died" for kind, count in changes.died.items()]
     problems += [
         f"{verdict.outcomes[outcome]} streams {outcome}" for outcome in OUTCOMES if outcome in verdict.outcomes
     ]
-    problems += [f"victims were refused {verdict.refused} times"] if verdict.refused and not attack.refused else []
+    problems += [f"victims were refused {verdict.refused} times"] if verdict.refused else []
     grown = {kind: mib for kind, mib in changes.grew_mib.items() if mib > GROWTH_MIB}
     return problems + [f"{kind} grew by {mib:.0f} MiB, over {GROWTH_MIB:g}" for kind, mib in grown.items()]

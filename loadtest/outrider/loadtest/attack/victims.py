@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import uvloop
 from outrider.loadtest.attack.reader import PATIENCE_S, StreamRecord, client, read
-from outrider.loadtest.load import prompts
+from outrider.measure.load import prompts
 
 CLIENTS = 4
 _QUESTIONS = 12

@@ -1,1 +1,1 @@
-"""Requests as users send them to a chat model, and how speculation speeds them up."""
+"""Chat requests in modes of speculation that run in rotation."""

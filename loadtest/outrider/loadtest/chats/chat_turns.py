@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
 import uvloop
-from outrider.loadtest.chats.chat_request import ChatRequest
-from outrider.loadtest.load import client
-from outrider.loadtest.load.arrivals import Closed
-from outrider.loadtest.load.client import Reply
-from outrider.loadtest.load.summary import summarize
 from outrider.loadtest.load.turns import Case, Turn
+from outrider.measure.chats.chat_request import ChatRequest
+from outrider.measure.load import client
+from outrider.measure.load.arrivals import Closed
+from outrider.measure.load.client import Reply
+from outrider.measure.load.summary import summarize
 
 
 class Steps(msgspec.Struct, frozen=True):
@@ -22,14 +22,6 @@ class Steps(msgspec.Struct, frozen=True):
 
     tokens: int = 0
     steps: int = 0
-
-    def __add__(self, other: Steps) -> Steps:
-        return Steps(self.tokens + other.tokens, self.steps + other.steps)
-
-    @property
-    def a_step(self) -> float:
-        """Tokens a step; NaN without steps."""
-        return self.tokens / self.steps if self.steps else float("nan")
 
 
 class ChatTurn(Turn, frozen=True):
@@ -41,15 +33,6 @@ class ChatTurn(Turn, frozen=True):
         """One line for the terminal."""
         steps = self.summary.tokens_a_step
         return super().__str__() + ("" if math.isnan(steps) else f", {steps:.2f} tokens a step")
-
-
-def steps_by_kind(turns: Iterable[ChatTurn]) -> dict[str, Steps]:
-    """Steps of each kind over all ``turns``."""
-    totals: dict[str, Steps] = defaultdict(Steps)
-    for turn in turns:
-        for kind, steps in turn.kinds.items():
-            totals[kind] += steps
-    return dict(totals)
 
 
 def run_turn(

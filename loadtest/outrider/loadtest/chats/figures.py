@@ -1,4 +1,4 @@
-"""Figures of chat requests: ratios and their control, tokens a step, regret, and each kind mixed and alone."""
+"""Figures of chat requests: ratios and their control, tokens a step, and regret."""
 
 from __future__ import annotations
 
@@ -7,48 +7,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from outrider.loadtest.chats.chat_turns import ChatTurn, Steps, steps_by_kind
-from outrider.loadtest.chats.fresh_meshes import AFTER, FRESH
-from outrider.loadtest.chats.supply import MIXED
-from outrider.loadtest.load.turns import Case, Matrix
-from outrider.loadtest.report import bars
-from outrider.loadtest.report.bars import Bar
+from outrider.loadtest import bars
+from outrider.loadtest.bars import Bar
+from outrider.loadtest.load.turns import Case, Matrix, Turn
+from outrider.measure.chats.supply import MIXED
 
-KEPT = 0.95
-"""Least ratio of tokens a step, of a kind in the mix to the kind alone, and of edits after stories to fresh edits."""
 REGRET = 0.03
 """Largest allowed loss of ``on`` against the best fixed mode in hindsight, for mixed requests."""
 _NOT_FIXED = ("control", "on")
 
-Alone = Mapping[str, Sequence[ChatTurn]]
 
-
-def publish(turns: Sequence[ChatTurn], alone: Alone, settings: Mapping[str, Any], out: Path) -> None:
-    """Prints tables and bars; writes ``matrix.json`` into ``out``.
-
-    Args:
-        turns: all turns.
-        alone: turns of the mixed requests by kind, each kind alone in a fresh mesh.
-        settings: options of the measurement.
-        out: a directory.
-    """
+def publish(turns: Sequence[Turn], settings: Mapping[str, Any], out: Path) -> None:
+    """Prints a table and bars; writes ``matrix.json`` with ``settings``, the options, into the directory ``out``."""
     matrix = Matrix(turns)
     figures = [figure(matrix, case, mode) for case in matrix.cases for mode in matrix.modes]
-    mixes = list(_mixes(turns, alone))
-    print("\n".join([*_lines(matrix, figures), *map(_mix_line, mixes)]))
-    judged = [*_never_below(matrix), *_judge_mixes(matrix, mixes)]
-    content = {"settings": dict(settings), "figures": figures, "mixed": mixes, "turns": turns, "alone": alone}
-    bars.publish(out / "matrix.json", judged, **content)
-
-
-def publish_stories(turns_by_mesh: Mapping[str, Sequence[ChatTurn]], settings: Mapping[str, Any], out: Path) -> None:
-    """Prints tokens a step of edits after stories and in a fresh mesh; writes ``stories.json`` into ``out``."""
-    judged = []
-    for case in dict.fromkeys(turn.case for turn in turns_by_mesh[FRESH]):
-        after_stories, in_fresh_mesh = (_of_case(turns_by_mesh[name], case).a_step for name in (AFTER, FRESH))
-        print(f"{case}: {after_stories:.2f} tokens a step {AFTER}, {in_fresh_mesh:.2f} {FRESH}")
-        judged.append(Bar(f"{case}: tokens a step {AFTER} / {FRESH}", after_stories / in_fresh_mesh, KEPT))
-    bars.publish(out / "stories.json", judged, settings=dict(settings), turns=turns_by_mesh)
+    print("\n".join(_lines(matrix, figures)))
+    judged = [*_never_below(matrix), *_never_far_below(matrix)]
+    bars.publish(out / "matrix.json", judged, settings=dict(settings), figures=figures, turns=turns)
 
 
 def figure(matrix: Matrix, case: Case, mode: str) -> dict[str, Any]:
@@ -92,23 +67,6 @@ def _shown(spread: tuple[float, float, float] | None) -> str:
     return "not run" if spread is None else "{:.2f} ({:.2f} to {:.2f})".format(*spread)
 
 
-def _mixes(turns: Sequence[ChatTurn], alone: Alone) -> Iterator[dict[str, Any]]:
-    """Tokens a step of each kind in the mix and alone, for the same requests."""
-    together = [turn for turn in turns if turn.mode == "on" and turn.case.workload == MIXED]
-    for case in dict.fromkeys(turn.case for turn in together):
-        mixed = steps_by_kind(turn for turn in together if turn.case == case)
-        for kind, kind_turns in alone.items():
-            yield {"case": case, "kind": kind, "mixed": mixed[kind].a_step, "alone": _of_case(kind_turns, case).a_step}
-
-
-def _of_case(turns: Sequence[ChatTurn], case: Case) -> Steps:
-    return sum(steps_by_kind(turn for turn in turns if turn.case == case).values(), Steps())
-
-
-def _mix_line(mix: Mapping[str, Any]) -> str:
-    return f"{mix['case']!s:28} {mix['kind']:8} {mix['mixed']:.2f} tokens a step in the mix, {mix['alone']:.2f} alone"
-
-
 def _never_below(matrix: Matrix) -> Iterator[Bar]:
     """Bars: ``on`` is nowhere slower than plain decoding, within the spread of the control."""
     for case in matrix.cases if "on" in matrix.modes else ():
@@ -116,9 +74,8 @@ def _never_below(matrix: Matrix) -> Iterator[Bar]:
         yield Bar(f"on / off, {case}", matrix.ratio(case, "on"), round(least, 3))
 
 
-def _judge_mixes(matrix: Matrix, mixes: Sequence[Mapping[str, Any]]) -> Iterator[Bar]:
-    for mix in mixes:
-        yield Bar(f"{mix['kind']} in the mix / alone, {mix['case']}", mix["mixed"] / mix["alone"], KEPT)
+def _never_far_below(matrix: Matrix) -> Iterator[Bar]:
+    """Bars: ``on`` is within the allowed regret of the best fixed mode, for mixed requests."""
     for case in (case for case in matrix.cases if case.workload == MIXED and "on" in matrix.modes):
         best = best_fixed(matrix, case)
         yield Bar(f"on / the best fixed choice ({best}), {case}", matrix.ratio(case, "on", best), 1 - REGRET)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from outrider.loadtest.load.turns import installed_drafters
-from outrider.loadtest.meshes import local_mesh
-from outrider.loadtest.meshes.local_mesh import LocalMesh
+from outrider.measure import local_mesh
+from outrider.measure.local_mesh import LocalMesh
 
 SHIPPED = Path("pocket")
 """The value of ``--model`` for the shipped pair."""

@@ -21,13 +21,13 @@ from typing import Any
 
 import msgspec
 import uvloop
+from outrider.loadtest import bars
 from outrider.loadtest.load.answers import Answer, agrees
-from outrider.loadtest.load.client import read_events
 from outrider.loadtest.load.mixes import MIXED, ComparedRequest, compared_requests
-from outrider.loadtest.meshes import local_mesh
-from outrider.loadtest.meshes.local_mesh import LocalMesh
 from outrider.loadtest.meshes.page_sources import SOURCES, PageSource
-from outrider.loadtest.report import bars
+from outrider.measure import local_mesh
+from outrider.measure.load.client import read_events
+from outrider.measure.local_mesh import LocalMesh
 
 _PLAIN = ["random", "ngram", "suffix"]
 """Local drafters that need no model."""

@@ -19,10 +19,10 @@ from pathlib import Path
 
 import httpx
 import msgspec
+from outrider.loadtest import bars
+from outrider.loadtest.bars import Bar
 from outrider.loadtest.load.repeated_request import RepeatedRequest, RepeatedResult, send_repeatedly
 from outrider.loadtest.meshes import litellm_process
-from outrider.loadtest.report import bars
-from outrider.loadtest.report.bars import Bar
 from outrider.mesh.addresses import hold_port
 
 TIMES, ADDED_MS, SHARE = 20.0, 2.0, 0.25

@@ -1,1 +1,1 @@
-"""Clients, prompts and shapes of load, and summaries of their passes."""
+"""Answers that are compared, and an engine that answers at once."""

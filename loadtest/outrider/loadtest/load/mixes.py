@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from outrider.loadtest.load import prompts
+from outrider.measure.load import prompts
 
 TEMPERATURES = (0.0, 0.7, 1.3)
 CHARACTERS = 300

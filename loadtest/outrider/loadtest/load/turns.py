@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
-from collections.abc import Iterator, Sequence
-from functools import partial
+import time
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
-from typing import Any
+from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
-from outrider.loadtest.load import client
-from outrider.loadtest.load.arrivals import Closed, Send
-from outrider.loadtest.load.prompts import unique
-from outrider.loadtest.load.summary import Summary, median, summarize
+from outrider.measure.load.prompts import PromptsError
+from outrider.measure.load.summary import Summary, median
 
 
 def installed_drafters() -> list[str]:
@@ -51,6 +50,29 @@ class Turn(msgspec.Struct, frozen=True):
         return f"{self.repeat + 1}: {self.case}, {self.mode}: {self.summary.tokens_per_s:.0f} tokens/s"
 
 
+R = TypeVar("R")
+RunTurn = Callable[[Case, Sequence[R], int], Turn]
+"""Runs a case's requests in a repeat; repeat -1 is not measured."""
+
+
+class Plan(NamedTuple, Generic[R]):
+    """The measurement to run.
+
+    Attributes:
+        cases: cases that every mode runs in a repeat.
+        supply: makes new requests for a case.
+        warm_up: requests that every way answers before the measurement.
+        repeats: turns of each case.
+        minutes: time limit; later turns are left out.
+    """
+
+    cases: list[Case]
+    supply: Callable[[Case], Sequence[R]]
+    warm_up: Sequence[R]
+    repeats: int
+    minutes: float
+
+
 class Matrix:
     """All turns of a measurement, by case and mode."""
 
@@ -78,38 +100,25 @@ class Matrix:
         return statistics.median(ratios) if ratios else math.nan
 
 
-async def run_turn(
-    url: str, mode: str, speculation: Any, case: Case, prompts: Sequence[str], max_tokens: int, repeat: int
-) -> Turn:
-    """Runs one case in one mode, each prompt once.
-
-    Raises:
-        SystemExit: a request failed.
-    """
-    sends = _sends(url, f"{mode} {case} {repeat}", speculation, case, prompts, max_tokens)
-    samples = await Closed(case.concurrency).run(sends, len(prompts))
-    if error := next((sample.error for sample in samples if sample.error), ""):
-        raise SystemExit(f"a request failed: {error}")
-    return Turn(case, mode, repeat, summarize(samples))
-
-
-def _sends(
-    url: str, seed: str, speculation: Any, case: Case, prompts: Sequence[str], max_tokens: int
-) -> Iterator[Send]:
-    """Each prompt after its own comment line, so that no turn finds another turn's pages."""
-    for number, prompt in enumerate(prompts):
-        body = {
-            "prompt": next(unique([prompt], f"{seed} {number}")),
-            "max_tokens": max_tokens,
-            "temperature": case.temperature,
-            "seed": number,
-            "ignore_eos": True,
-            "speculation": speculation,
-        }
-        yield partial(client.complete, url, body)
-
-
 def rotated(names: list[str], turn: int) -> list[str]:
     """``names``, rotated by ``turn`` places."""
     first = turn % len(names)
     return names[first:] + names[:first]
+
+
+def measure(plan: Plan[R], ways: Mapping[str, RunTurn[R]]) -> list[Turn]:
+    """Runs all turns: every way answers the same requests of a case; the order of ways rotates."""
+    until = time.monotonic() + 60 * plan.minutes
+    turns: list[Turn] = []
+    for run_turn in ways.values():
+        run_turn(Case("warm-up", 0.0, 2), plan.warm_up, -1)
+    for repeat, (number, case) in itertools.product(range(plan.repeats), enumerate(plan.cases)):
+        if time.monotonic() >= until:
+            break
+        try:
+            requests = plan.supply(case)
+        except PromptsError as error:
+            print(f"Nothing more is measured: {error}")
+            break
+        turns += [ways[name](case, requests, repeat) for name in rotated(list(ways), repeat + number)]
+    return turns

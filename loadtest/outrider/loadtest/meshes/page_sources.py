@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from outrider.loadtest.meshes.local_mesh import LocalMesh
+from outrider.measure.local_mesh import LocalMesh
 
 _FETCHED = "outrider_verifier_kv_fetched_tokens_total"
 _SCARCE = {"verifier.pages": "400", "verifier.page_size": "4"}

@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from outrider.loadtest.chats.chat_request import ChatRequest
-from outrider.loadtest.load.summary import Summary, percentile
 from outrider.loadtest.load.turns import Case, Turn
 from outrider.loadtest.peers.openvino_process import Peer, PeerAnswers, PeerConfig
 from outrider.loadtest.peers.ways import OPENVINO, mode
+from outrider.measure.chats.chat_request import ChatRequest
+from outrider.measure.load.summary import Summary, percentile
 
 
 def precisions(flags: str) -> tuple[str, str]:

@@ -10,9 +10,9 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
+from outrider.loadtest import bars
+from outrider.loadtest.bars import Bar
 from outrider.loadtest.load.turns import Case, Matrix, Turn
-from outrider.loadtest.report import bars
-from outrider.loadtest.report.bars import Bar
 
 
 class Rivals(NamedTuple):

@@ -14,13 +14,13 @@ from typing import Any
 
 from msgspec import structs
 from outrider.loadtest.chats import chat_turns, modes
-from outrider.loadtest.chats.chat_request import ChatRequest
-from outrider.loadtest.chats.supply import ChatSupply
-from outrider.loadtest.load.turns import Case
+from outrider.loadtest.load.turns import Case, Plan
 from outrider.loadtest.peers import environments, llama, openvino, openvino_process
 from outrider.loadtest.peers.environments import PeerMissing
 from outrider.loadtest.peers.ratios import Rivals
-from outrider.loadtest.peers.ways import LLAMA, OPENVINO, OUTRIDER, Engines, Plan, mode
+from outrider.loadtest.peers.ways import LLAMA, OPENVINO, OUTRIDER, Engines, mode
+from outrider.measure.chats.chat_request import ChatRequest
+from outrider.measure.chats.supply import ChatSupply
 
 DEFAULTS: dict[str, Any] = {"workloads": ["edit", "code"], "concurrency": [1, 4, 8], "guesses": [5, 8]}
 RIVALS = (

@@ -9,10 +9,10 @@ import httpx
 import jsonschema_rs
 import pytest
 from outrider.gateway.api.openapi.document import document
-from outrider.loadtest.experiments.contract import Contract
 from starlette.responses import Response
 from starlette.routing import Route
 
+from tests.gateway.api.openapi.contract import Contract
 from tests.gateway.stack import Stack
 
 pytestmark = pytest.mark.timeout(300)  # whichever test comes first waits for a mesh to start

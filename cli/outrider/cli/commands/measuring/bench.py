@@ -8,16 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import uvloop
+from outrider.cli.commands.arguments import note_missing_picture
 from outrider.cli.commands.measuring.measured_mesh import measured_mesh
 from outrider.cli.commands.stream import RequestError, served_model
 from outrider.cli.processes.keeper import StartError
 from outrider.cli.processes.options import UpOptions
-from outrider.loadtest import bench
-from outrider.loadtest.chats.supply import WORKLOADS
-from outrider.loadtest.load.arrivals import Closed, Load, Open
-from outrider.loadtest.load.prompts import PromptsError, from_file, held_out
-from outrider.loadtest.report import plot_bench
-from outrider.loadtest.report.bench_report import Report, headline, table
+from outrider.measure import bench
+from outrider.measure.chats.supply import WORKLOADS
+from outrider.measure.load.arrivals import Closed, Load, Open
+from outrider.measure.load.prompts import PromptsError, from_file, held_out
+from outrider.measure.report import plot_bench
+from outrider.measure.report.bench_report import Report, headline, table
 from outrider.mesh.access import access_to
 from outrider.mesh.errors import ConfigError
 from outrider.mesh.telemetry import configure_logs
@@ -104,9 +105,13 @@ async def _measure(options: BenchOptions, mesh: UpOptions, console: Console) -> 
 def _publish(report: Report, out: Path, console: Console) -> None:
     out.mkdir(parents=True, exist_ok=True)
     report.save(out / "bench.json")
-    plot_bench.save(report, out / "bench.png")
+    written = [out / "bench.json"]
+    if plot_bench.save(report, out / "bench.png"):
+        written.append(out / "bench.png")
+    else:
+        note_missing_picture("bench.png")
     console.print(headline(report), highlight=False, soft_wrap=True, style="dim")
     console.print(table(report))
-    console.print(f"Written to {out / 'bench.json'} and {out / 'bench.png'}.", highlight=False)
+    console.print(f"Written to {' and '.join(map(str, written))}.", highlight=False)
     for error in report.errors:
         print(f"outrider: a request failed: {error}", file=sys.stderr)

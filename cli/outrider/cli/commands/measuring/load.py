@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from outrider.cli.commands.arguments import ApiKey, Ca, Config, Draft, Model, Secure, Sets, require_checkout
+from outrider.cli.commands.arguments import ApiKey, Ca, Config, Draft, Model, Secure, Sets, note_missing_picture
 
 if TYPE_CHECKING:
     from outrider.cli.processes.options import UpOptions
-    from outrider.loadtest.ramp.result import Result
-    from outrider.loadtest.ramp.run import Plan
+    from outrider.measure.ramp.result import Result
+    from outrider.measure.ramp.run import Plan
 
 load_app = typer.Typer(help="Open loads: requests that come at a rate, whether or not earlier ones are answered.")
 WORSE = 1
@@ -57,7 +57,6 @@ def load_run(
 
     Writes load.html and load.json.
     """
-    require_checkout("load")
     settings = {
         "arrivals": arrivals,
         "seconds": seconds,
@@ -70,11 +69,11 @@ def load_run(
         "seed": seed,
     }
     from outrider.cli.processes.options import UpOptions
-    from outrider.loadtest.load.prompts import from_file, held_out
-    from outrider.loadtest.ramp.figures import Slo
-    from outrider.loadtest.ramp.level import Timing
-    from outrider.loadtest.ramp.run import Plan
-    from outrider.loadtest.ramp.schedules import schedule
+    from outrider.measure.load.prompts import from_file, held_out
+    from outrider.measure.ramp.figures import Slo
+    from outrider.measure.ramp.level import Timing
+    from outrider.measure.ramp.run import Plan
+    from outrider.measure.ramp.schedules import schedule
     from outrider.mesh.access import Access
 
     with _sentences():
@@ -103,8 +102,7 @@ def load_compare(
     everything: Annotated[bool, typer.Option("--all", help="Show differences within the noise too.")] = False,
 ) -> None:
     """Say which differences of two results are more than noise; exit code 1 if something is worse."""
-    require_checkout("load")
-    from outrider.loadtest.ramp import comparison, result
+    from outrider.measure.ramp import comparison, result
     from rich.console import Console
 
     with _sentences():
@@ -129,7 +127,7 @@ def _rates(text: str) -> list[float]:
 
 
 def _workload(name: str | None) -> str | None:
-    from outrider.loadtest.chats.supply import WORKLOADS
+    from outrider.measure.chats.supply import WORKLOADS
     from outrider.mesh.errors import ConfigError
 
     if name not in (None, *WORKLOADS):
@@ -146,7 +144,7 @@ def _measured(
     import uvloop
     from outrider.cli.commands.measuring.measured_mesh import measured_mesh
     from outrider.cli.commands.stream import served_model
-    from outrider.loadtest.ramp import run
+    from outrider.measure.ramp import run
     from outrider.mesh.access import access_to
     from outrider.mesh.telemetry import configure_logs
     from rich.console import Console
@@ -163,13 +161,14 @@ def _measured(
 
 
 def _publish(result: Result, out: Path) -> None:
-    from outrider.loadtest.ramp import page
-    from outrider.loadtest.ramp.result import summary, table
+    from outrider.measure.ramp import page
+    from outrider.measure.ramp.result import summary, table
     from rich.console import Console
 
     out.mkdir(parents=True, exist_ok=True)
     result.save(out / "load.json")
-    page.save(result, out / "load.html")
+    if not page.save(result, out / "load.html"):
+        note_missing_picture("load.html with curves")
     found, console = result.figures, Console()
     console.print(table(found))
     console.print(*summary(result, found), sep="\n", highlight=False, soft_wrap=True)
@@ -183,9 +182,9 @@ def _sentences() -> Iterator[None]:
     """Ends the command with one sentence and exit code 2, or that of the error, for what cannot be done."""
     from outrider.cli.commands.stream import RequestError
     from outrider.cli.processes.keeper import StartError
-    from outrider.loadtest.load.prompts import PromptsError
-    from outrider.loadtest.ramp.result import ResultError
-    from outrider.loadtest.ramp.schedules import ScheduleError
+    from outrider.measure.load.prompts import PromptsError
+    from outrider.measure.ramp.result import ResultError
+    from outrider.measure.ramp.schedules import ScheduleError
     from outrider.mesh.errors import ConfigError
 
     try:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from outrider.cli.commands.arguments import ApiKey, Ca, Draft, Model, Sets, require_checkout
+from outrider.cli.commands.arguments import ApiKey, Ca, Draft, Model, Sets, require
 
 if TYPE_CHECKING:
-    from outrider.loadtest.planning.profile import Profile
+    from outrider.measure.planning.profile import Profile
 
 KINDS = ("gateway", "tokenizer", "verifier")
 PerReplica = Annotated[list[str] | None, typer.Option(metavar="KIND=NUMBER", help="Of one replica; may be repeated.")]
@@ -38,9 +38,8 @@ def profile(
     ca: Ca = None,
 ) -> None:
     """Measure what steps, prompts and services of a mesh cost; `outrider plan` reads the result."""
-    require_checkout("profile")
-    from outrider.loadtest.chats.supply import WORKLOADS
-    from outrider.loadtest.planning.measure import Wanted
+    from outrider.measure.chats.supply import WORKLOADS
+    from outrider.measure.planning.measure import Wanted
     from outrider.mesh.access import access_to
     from outrider.mesh.errors import ConfigError
 
@@ -61,7 +60,7 @@ def profile(
             max_tokens=max_tokens,
             seed=seed,
         )
-        from outrider.loadtest.planning import run
+        from outrider.measure.planning import run
 
         measured = run.given(wanted) if url else run.started(wanted, settings, verifiers, model, draft)
         measured.save(out)
@@ -81,10 +80,10 @@ def plan(
     out: Annotated[Path | None, typer.Option(help="Also write the plan here, as JSON.")] = None,
 ) -> None:
     """Say how many replicas a load needs, what they cost and where they saturate, by simulation."""
-    require_checkout("plan")
+    require("simpy", "plan", "plan")
     import msgspec
-    from outrider.loadtest.planning import search, tables
-    from outrider.loadtest.planning.profile import read
+    from outrider.measure.planning import search, tables
+    from outrider.measure.planning.profile import read
     from rich.console import Console
 
     with _sentences():
@@ -99,7 +98,7 @@ def plan(
 
 
 def _show(measured: Profile, out: Path) -> None:
-    from outrider.loadtest.planning import tables
+    from outrider.measure.planning import tables
     from rich.console import Console
 
     console = Console()
@@ -141,8 +140,8 @@ def _per_replica(option: str, texts: list[str] | None) -> dict[str, float]:
 def _sentences() -> Iterator[None]:
     """Ends the command with one sentence and exit code 2, or that of the error, for what cannot be done."""
     from outrider.cli.commands.stream import RequestError
-    from outrider.loadtest.load.prompts import PromptsError
-    from outrider.loadtest.planning.profile import ProfileError
+    from outrider.measure.load.prompts import PromptsError
+    from outrider.measure.planning.profile import ProfileError
     from outrider.mesh.errors import ConfigError
 
     try:

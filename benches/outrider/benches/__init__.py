@@ -1,0 +1,1 @@
+"""Measurements of kernels, models and the verifier, without a mesh."""

@@ -1,0 +1,1 @@
+"""`outrider trace-steps`: the time line of one request."""

@@ -1,1 +1,0 @@
-"""Measures kernels against what the machine can do and against torch: ``python -m outrider.kernels.bench``."""

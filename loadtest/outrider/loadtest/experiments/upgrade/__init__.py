@@ -1,1 +1,0 @@
-"""A rolling restart of every service under load: `python -m outrider.loadtest upgrade`."""

@@ -1,1 +1,0 @@
-"""Many simulated members of a mesh on one broker, to count the messages of the registry."""

@@ -1,1 +1,0 @@
-"""Results of measurements: bars, tables and pictures."""

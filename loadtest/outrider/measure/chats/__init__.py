@@ -1,0 +1,1 @@
+"""Chat requests as users send them, by kind."""

@@ -1,0 +1,1 @@
+"""Clients, prompts and shapes of load, and summaries of their passes."""

@@ -1,0 +1,57 @@
+"""Properties of compiled kernels, for GPUs present or not."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_KIB = 1024
+_SHARED = {"sm_80": 163 * _KIB, "sm_90": 227 * _KIB}
+"""Limits of a program: CUDA C++ Programming Guide, "Technical specifications per compute capability"."""
+_SPILLED = 64
+"""Bytes of a thread: compilers move a few registers to memory so that one more program runs beside the others."""
+_MATMULS = {"_matmul", "_attend"}
+
+
+def run(*arguments: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "outrider.benches.kernels.report", *arguments]
+    cache = {"TRITON_CACHE_DIR": str(folder / "cache")}
+    return subprocess.run(command, capture_output=True, text=True, env=os.environ | cache | environment, check=False)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("shape", "gpus", "interpret"),
+    [
+        ("pocket", {"sm_80"}, "1"),
+        ("llama-3.1-8b", {"sm_90"}, "0"),
+        ("llama-3.1-8b-awq,llama-3.1-8b-q4-k,llama-3.1-8b-q6-k", {"sm_90"}, "0"),
+    ],
+)
+def test_every_kernel_of_a_model_compiles_for_a_gpu_within_its_means(
+    shape: str, gpus: set[str], interpret: str, tmp_path: Path
+) -> None:
+    arguments = ("--shapes", shape, "--gpus", ",".join(gpus), "--out", str(tmp_path))
+    completed = run(*arguments, folder=tmp_path, TRITON_INTERPRET=interpret)
+    assert completed.returncode == 0, completed.stderr[-2000:]
+    kernels = json.loads((tmp_path / "kernels.json").read_text())
+    assert {kernel["gpu"] for kernel in kernels} == gpus
+    for kernel in kernels:
+        assert kernel["spilled"] <= _SPILLED, kernel
+        assert kernel["shared"] <= _SHARED[kernel["gpu"]], kernel
+        assert (kernel["matmuls"] != "none") == (kernel["kernel"] in _MATMULS), kernel
+    markdown = (tmp_path / "kernels.md").read_text().splitlines()
+    assert len(markdown) == len(kernels) + 2
+    assert markdown[0].startswith("| op | variant | kernel | gpu | warps | registers | spilled |")
+
+
+def test_an_unknown_shape_is_refused_by_name(tmp_path: Path) -> None:
+    completed = run("--shapes", "pocket,gpt-2", folder=tmp_path)
+    assert completed.returncode == 2
+    assert "'gpt-2' is none of pocket, llama-3.1-8b," in completed.stderr
