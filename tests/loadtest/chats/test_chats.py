@@ -111,7 +111,7 @@ def test_regret_is_to_the_mode_that_was_best_in_hindsight_and_controls_stand_bes
     publish(turns, {}, tmp_path)
     report, shown = msgspec.json.decode((tmp_path / "matrix.json").read_bytes()), capsys.readouterr().out
     assert "1.80 (1.80 to 2.70), control 1.00 (0.90 to 1.20), regret to always 10.0%" in shown
-    assert {bar["what"]: bar["met"] for bar in report["bars"]} == {
+    assert {threshold["what"]: threshold["met"] for threshold in report["thresholds"]} == {
         "on / off, mixed, 1 at a time": True,
         "on / the best fixed choice (always), mixed, 1 at a time": False,
     }

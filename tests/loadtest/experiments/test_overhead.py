@@ -1,4 +1,4 @@
-"""The overhead in front of the engine: the echo, the client, and the bars of their figures."""
+"""The overhead in front of the engine: the echo, the client, and the thresholds of their figures."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def test_bars_are_of_medians_and_by_cpu() -> None:
         measurement("Outrider", "half", 500, 2.0, 1),
         measurement("engine", "half", 500, 1.0, 0),
     ]
-    assert [round(bar.value, 6) for bar in judge(measured)] == [40, 25, 0.5, 2]
-    assert all(bar.met for bar in judge(measured))
+    assert [round(threshold.value, 6) for threshold in judge(measured)] == [40, 25, 0.5, 2]
+    assert all(threshold.met for threshold in judge(measured))
 
 
-def test_an_unmeasured_load_misses_its_bar() -> None:
-    assert not any(bar.met for bar in judge([measurement("Outrider", "short", 1000, 1, 1)]))
+def test_an_unmeasured_load_misses_its_threshold() -> None:
+    assert not any(threshold.met for threshold in judge([measurement("Outrider", "short", 1000, 1, 1)]))
 
 
 def test_a_failed_measurement_prints_its_reason(capfd: pytest.CaptureFixture[str]) -> None:

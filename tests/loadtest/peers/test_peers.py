@@ -64,8 +64,8 @@ def test_a_gguf_file_alone_is_the_model_of_both_engines(tmp_path) -> None:
     (tmp_path / "m.gguf").touch()
     options = compare.read(["--gguf", str(tmp_path / "m.gguf")])
     assert options.workloads == ["edit", "code"]
-    bars = list(ratios.judge(Matrix(turns_of(CODE, SPEEDS)), real.rivals(options)))
-    assert [(bar.least, "llama.cpp" in str(bar)) for bar in bars] == [(1.5, True)]
+    thresholds = list(ratios.judge(Matrix(turns_of(CODE, SPEEDS)), real.rivals(options)))
+    assert [(threshold.least, "llama.cpp" in str(threshold)) for threshold in thresholds] == [(1.5, True)]
 
 
 def test_requests_of_prefill_are_long_and_answered_by_one_token() -> None:
@@ -159,7 +159,7 @@ def test_the_best_way_of_each_side_is_compared_turn_by_turn(tmp_path, capsys) ->
     figure = next(each for each in report["figures"] if each["mode"] == "llama.cpp plain")
     assert figure["tokens_per_s"] == {"median": 80, "least": 50, "greatest": 100}
     assert (figure["prompt_tokens"], figure["tokens"]) == (40, 80)
-    assert {bar["what"]: bar["met"] for bar in report["bars"]} == {
+    assert {threshold["what"]: threshold["met"] for threshold in report["thresholds"]} == {
         "Outrider on / OpenVINO lookup of 5, KV u8, edit, T=0, 1 at a time": True,
         "Outrider off / OpenVINO plain, KV u8, edit, T=0, 1 at a time": False,
     }
@@ -167,12 +167,12 @@ def test_the_best_way_of_each_side_is_compared_turn_by_turn(tmp_path, capsys) ->
 
 def test_a_bar_on_an_unmeasured_peer_is_missed_and_pairs_without_bars_have_none() -> None:
     alone = {mode: row for mode, row in SPEEDS.items() if mode.startswith("Outrider")}
-    bars = list(ratios.judge(Matrix(turns_of(EIGHT, alone)), real.RIVALS))
-    assert [(bar.least, bar.met, str(bar).split(": ")[1]) for bar in bars] == [
+    thresholds = list(ratios.judge(Matrix(turns_of(EIGHT, alone)), real.RIVALS))
+    assert [(threshold.least, threshold.met, str(threshold).split(": ")[1]) for threshold in thresholds] == [
         (2.0, False, "not measured (at least 2)"),
         (1.4, False, "not measured (at least 1.4)"),
     ]
-    assert [bar.least for bar in ratios.judge(Matrix(turns_of(CODE, SPEEDS)), real.RIVALS)] == [1.25]
+    assert [threshold.least for threshold in ratios.judge(Matrix(turns_of(CODE, SPEEDS)), real.RIVALS)] == [1.25]
     assert not list(ratios.judge(Matrix(turns_of(Case("edit", 0.0, 4), SPEEDS)), real.RIVALS))
 
 

@@ -1,6 +1,6 @@
 """Times a step on this machine: ``python -m outrider.benches.models [--model DIR] [--rows 1,4,8,16] ...``.
 
-Rows are a binary tree after the context. ``least`` is the time of reading the weights and of their products on this
+Rows are a binary tree after the context. ``least`` is the time of reading the weights and of their matmuls on this
 machine at PyTorch's best, without attention. On a GPU (``--device cuda``) steps run as CUDA graphs; ``no graphs`` runs
 strict steps an operator at a time. If transformers is installed, its forward over equally many tokens after the same
 context takes turns with Outrider's, so that other work on the machine affects both.
@@ -49,7 +49,7 @@ def main() -> None:
     print(f"{_name(options.device)}, torch {torch.__version__}, {level}, {options.threads} threads")
     print(f"{options.model}, {models['fast'].dtype}, {options.context} tokens of context; median ms of a step")
     ceiling = Ceiling.measure(models["fast"].config, models["fast"].dtype, models["fast"].device)
-    print(f"memory gives {ceiling.bandwidth / 1e9:.1f} GB/s, products do {ceiling.peak / 1e9:.0f} Gop/s")
+    print(f"memory gives {ceiling.bandwidth / 1e9:.1f} GB/s, matmuls do {ceiling.peak / 1e9:.0f} Gop/s")
     print(f"{'rows':>5}" + "".join(f"{name:>14}" for name in ("least", *models, "transformers")) + f"{'ratio':>8}")
     transformers_step = _transformers(options.model, models["fast"].dtype, options.context, options.device)
     for rows in options.rows:

@@ -1,6 +1,6 @@
-"""A lower bound on the time of a step: each weight is read once, and products run at PyTorch's best speed.
+"""A lower bound on the time of a step: each weight is read once, and matmuls run at PyTorch's best speed.
 
-That is the speed of float32 on a CPU without instructions for products in the weights' dtype.
+That is the speed of float32 on a CPU without instructions for matmuls in the weights' dtype.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch.nn.functional import linear
 _READ, _TRIES = 1 << 28, 5
 _SIDES = (256, 512, 1024, 2048, 4096)
 _BRIEF_S = 0.05
-"""Seconds of a product behind which there is no larger one."""
+"""Seconds of a matmul behind which there is no larger one."""
 
 
 def weights(config: ModelConfig) -> int:
@@ -27,7 +27,7 @@ def weights(config: ModelConfig) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """The bounds of steps: a model's weights, and a machine's bandwidth and speed of products.
+    """The bounds of steps: a model's weights, and a machine's bandwidth and speed of matmuls.
 
     Attention, norms and activations are not counted.
 
@@ -58,7 +58,7 @@ class Ceiling:
 
 
 def _peak(dtype: torch.dtype, device: torch.device) -> float:
-    """Most multiplications and additions a second, over square products that grow for as long as they are brief."""
+    """Most multiplications and additions a second, over square matmuls that grow for as long as they are brief."""
     peak = 0.0
     for side in _SIDES:
         left, right = (torch.ones(side, side, dtype=dtype, device=device) for _ in range(2))

@@ -34,7 +34,7 @@ class ModelConfig:
         query_key_norm: whether each head's queries and keys are normed (Qwen3, Gemma 3).
         attention_bias: whether queries, keys and values have a bias.
         output_bias: whether the attention's output has a bias.
-        feed_forward_bias: whether the feed-forward block's products have a bias.
+        feed_forward_bias: whether the feed-forward block's matmuls have a bias.
         tie: whether the output layer is the embedding if the checkpoint has no other.
         activation: of the feed-forward block's gate: ``silu`` or ``gelu_tanh``.
         embedding_scale: factor of the embedding, to be rounded to the weights' dtype.

@@ -303,7 +303,7 @@ def _dtype(name: str, config: ModelConfig, device: torch.device, quantization: Q
 
 
 def _computes(dtype: torch.dtype) -> bool:
-    """Whether this CPU has instructions for products in ``dtype``."""
+    """Whether this CPU has instructions for matmuls in ``dtype``."""
     if dtype == torch.bfloat16:
         on_arm = torch.cpu.get_capabilities().get("bf16", False)
         return bool(on_arm) or any("avx512_bf16" in level.needs for level in supported_levels())

@@ -13,7 +13,7 @@ AT_LOAD = {"int8": _CHUNK, "int4": _GROUP}
 
 
 def codes_at_load(weight: Tensor, quantization: str) -> QuantizedWeight:
-    """The quants of ``weight``, [out_features, in_features], that products on a GPU have, too."""
+    """The quants of ``weight``, [out_features, in_features], that matmuls on a GPU have, too."""
     if quantization == "int8":
         scaled = quantize_int8(weight)
         quants = (scaled.quants.short() + 128).byte()

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from outrider.loadtest import bars
-from outrider.loadtest.bars import Bar
+from outrider.loadtest import thresholds
 from outrider.loadtest.load.turns import Case, Matrix, Turn
+from outrider.loadtest.thresholds import Threshold
 from outrider.measure.chats.supply import MIXED
 
 REGRET = 0.03
@@ -18,12 +18,12 @@ _NOT_FIXED = ("control", "on")
 
 
 def publish(turns: Sequence[Turn], settings: Mapping[str, Any], out: Path) -> None:
-    """Prints a table and bars; writes ``matrix.json`` with ``settings``, the options, into the directory ``out``."""
+    """Prints a table and thresholds; writes ``matrix.json`` with ``settings``, the options, into ``out``."""
     matrix = Matrix(turns)
     figures = [figure(matrix, case, mode) for case in matrix.cases for mode in matrix.modes]
     print("\n".join(_lines(matrix, figures)))
     judged = [*_never_below(matrix), *_never_far_below(matrix)]
-    bars.publish(out / "matrix.json", judged, settings=dict(settings), figures=figures, turns=turns)
+    thresholds.publish(out / "matrix.json", judged, settings=dict(settings), figures=figures, turns=turns)
 
 
 def figure(matrix: Matrix, case: Case, mode: str) -> dict[str, Any]:
@@ -67,15 +67,15 @@ def _shown(spread: tuple[float, float, float] | None) -> str:
     return "not run" if spread is None else "{:.2f} ({:.2f} to {:.2f})".format(*spread)
 
 
-def _never_below(matrix: Matrix) -> Iterator[Bar]:
-    """Bars: ``on`` is nowhere slower than plain decoding, within the spread of the control."""
+def _never_below(matrix: Matrix) -> Iterator[Threshold]:
+    """Thresholds: ``on`` is nowhere slower than plain decoding, within the spread of the control."""
     for case in matrix.cases if "on" in matrix.modes else ():
         least = min([1.0, *matrix.ratios(case, "control")])
-        yield Bar(f"on / off, {case}", matrix.ratio(case, "on"), round(least, 3))
+        yield Threshold(f"on / off, {case}", matrix.ratio(case, "on"), round(least, 3))
 
 
-def _never_far_below(matrix: Matrix) -> Iterator[Bar]:
-    """Bars: ``on`` is within the allowed regret of the best fixed mode, for mixed requests."""
+def _never_far_below(matrix: Matrix) -> Iterator[Threshold]:
+    """Thresholds: ``on`` is within the allowed regret of the best fixed mode, for mixed requests."""
     for case in (case for case in matrix.cases if case.workload == MIXED and "on" in matrix.modes):
         best = best_fixed(matrix, case)
-        yield Bar(f"on / the best fixed choice ({best}), {case}", matrix.ratio(case, "on", best), 1 - REGRET)
+        yield Threshold(f"on / the best fixed choice ({best}), {case}", matrix.ratio(case, "on", best), 1 - REGRET)

@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 import uvloop
-from outrider.loadtest import bars
+from outrider.loadtest import thresholds
 from outrider.loadtest.load.answers import Answer, agrees
 from outrider.loadtest.load.mixes import MIXED, ComparedRequest, compared_requests
 from outrider.loadtest.meshes.page_sources import SOURCES, PageSource
@@ -248,7 +248,7 @@ def _conclude(
     counts = [tokens for tokens in fetched if tokens is not None]
     print(f"tokens whose pages were fetched: {', '.join(f'{tokens:.0f}' for tokens in counts)}")
     totals = {"compared": compared, "different": different, "preemptions": preempted, "from_elsewhere": counts}
-    bars.publish(options.out, [], **totals, options=vars(options), passes=passes)
+    thresholds.publish(options.out, [], **totals, options=vars(options), passes=passes)
     return int((different > 0 and options.determinism == "strict") or preempted == 0 or 0 in counts)
 
 

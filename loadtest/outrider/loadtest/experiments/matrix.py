@@ -26,7 +26,7 @@ _WARM_UP, _WARM_UP_TOKENS = 4, 32
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measures all repeats or until the minutes are over; prints a table and the bars, writes JSON."""
+    """Measures all repeats or until the minutes are over; prints a table and the thresholds, writes JSON."""
     options = _options(arguments)
     settings = {key: value for key, value in vars(options).items() if key != "out"}
     settings |= {"model": options.model.name, "draft": options.draft and options.draft.name}

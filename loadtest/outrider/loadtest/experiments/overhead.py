@@ -19,14 +19,14 @@ from pathlib import Path
 
 import httpx
 import msgspec
-from outrider.loadtest import bars
-from outrider.loadtest.bars import Bar
+from outrider.loadtest import thresholds
 from outrider.loadtest.load.repeated_request import RepeatedRequest, RepeatedResult, send_repeatedly
 from outrider.loadtest.meshes import litellm_process
+from outrider.loadtest.thresholds import Threshold
 from outrider.mesh.addresses import hold_port
 
 TIMES, ADDED_MS, SHARE = 20.0, 2.0, 0.25
-"""Bars: ratio to LiteLLM's throughput, milliseconds added to the engine's p50, share of the engine's throughput."""
+"""Thresholds: ratio to LiteLLM's throughput, milliseconds added to the engine's p50, share of its throughput."""
 _MODEL = "pocket"
 _READY_S = 60.0
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
@@ -139,8 +139,8 @@ def _body(streams: bool) -> dict[str, object]:
     return {"model": _MODEL, "messages": messages, "max_tokens": 64 if streams else 4, "stream": streams}
 
 
-def judge(results: list[Measurement]) -> list[Bar]:
-    """Bars on medians; a load that was not measured gives NaN."""
+def judge(results: list[Measurement]) -> list[Threshold]:
+    """Thresholds on medians; a load that was not measured gives NaN."""
 
     def median_of(target: str, load: str, value: Callable[[Measurement], float]) -> float:
         values = [value(result) for result in results if (result.target, result.load) == (target, load)]
@@ -160,22 +160,22 @@ def judge(results: list[Measurement]) -> list[Bar]:
 
     added = median_of("Outrider", "half", p50) - median_of("engine", "half", p50)
     return [
-        Bar(
+        Threshold(
             "req/s a core, times LiteLLM's",
             median_of("Outrider", "short", core) / median_of("LiteLLM", "short", core),
             TIMES,
         ),
-        Bar(
+        Threshold(
             "events/s a core, times LiteLLM's",
             median_of("Outrider", "streams", events) / median_of("LiteLLM", "streams", events),
             TIMES,
         ),
-        Bar(
+        Threshold(
             "req/s, part of the bare engine's",
             median_of("Outrider", "short", requests) / median_of("engine", "short", requests),
             SHARE,
         ),
-        Bar(f"{ADDED_MS:g} ms over the p50 added at half load", ADDED_MS / added, 1.0),
+        Threshold(f"{ADDED_MS:g} ms over the p50 added at half load", ADDED_MS / added, 1.0),
     ]
 
 
@@ -249,7 +249,7 @@ def _rounds(options: argparse.Namespace, targets: list[Target]) -> Iterator[Meas
 
 
 def main() -> int:
-    """Measures, prints a line a measurement and the bars, writes JSON."""
+    """Measures, prints a line a measurement and the thresholds, writes JSON."""
     options = _options()
     if options.install_litellm and not (options.litellm / "bin" / "litellm").exists():
         litellm_process.install(options.litellm)
@@ -260,7 +260,7 @@ def main() -> int:
                 print(result, flush=True)
                 results.append(result)
     version = litellm_process.version(options.litellm) if options.litellm else ""
-    bars.publish(options.out, judge(results), options=vars(options), litellm=version, measured=results)
+    thresholds.publish(options.out, judge(results), options=vars(options), litellm=version, measured=results)
     return 0
 
 

@@ -23,7 +23,7 @@ PEERS, WORKLOADS = ("openvino", "llama"), ("edit", "code", "prefill")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measures all repeats or until the minutes are over; prints a table and the bars, writes JSON."""
+    """Measures all repeats or until the minutes are over; prints a table and the thresholds, writes JSON."""
     options = read(arguments)
     with ExitStack() as stack:
         engines = real.start(options, stack)

@@ -1,4 +1,4 @@
-"""Compares engines: speeds, ratios within turns, and bars."""
+"""Compares engines: speeds, ratios within turns, and thresholds."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
-from outrider.loadtest import bars
-from outrider.loadtest.bars import Bar
+from outrider.loadtest import thresholds
 from outrider.loadtest.load.turns import Case, Matrix, Turn
+from outrider.loadtest.thresholds import Threshold
 
 
 class Rivals(NamedTuple):
@@ -25,7 +25,7 @@ class Rivals(NamedTuple):
     theirs: str
     least: Mapping[tuple[str | None, int], float] = MappingProxyType({})
 
-    def bar(self, case: Case) -> float | None:
+    def threshold(self, case: Case) -> float | None:
         """The least ratio for ``case``; None without one."""
         return self.least.get((case.workload, case.concurrency)) or self.least.get((None, case.concurrency))
 
@@ -76,7 +76,7 @@ class Ratio(msgspec.Struct, frozen=True):
 
 
 def publish(turns: Sequence[Turn], rivals: Sequence[Rivals], out: Path | None, **content: Any) -> None:
-    """Prints speeds, ratios and bars; writes them with ``content`` to ``out`` as JSON, if a path is given."""
+    """Prints speeds, ratios and thresholds; writes them with ``content`` to ``out`` as JSON, if a path is given."""
     matrix = Matrix(turns)
     figures = [figure(turns, case, mode) for case in matrix.cases for mode in matrix.modes]
     ratios = [ratio for case in matrix.cases for pair in rivals if (ratio := compare(matrix, case, pair))]
@@ -84,7 +84,7 @@ def publish(turns: Sequence[Turn], rivals: Sequence[Rivals], out: Path | None, *
     for case in matrix.cases:
         rows: list[Figure | Ratio] = [*figures, *ratios]
         print("\n".join(map(str, [case, *(row for row in rows if row.case == case)])))
-    bars.publish(out, judge(matrix, rivals), **content, figures=figures, ratios=ratios, turns=turns)
+    thresholds.publish(out, judge(matrix, rivals), **content, figures=figures, ratios=ratios, turns=turns)
 
 
 def figure(turns: Sequence[Turn], case: Case, mode: str) -> Figure:
@@ -113,11 +113,11 @@ def compare(matrix: Matrix, case: Case, rivals: Rivals) -> Ratio | None:
     return Ratio(case, ours, theirs, Spread.of(matrix.ratios(case, ours, theirs)))
 
 
-def judge(matrix: Matrix, rivals: Sequence[Rivals]) -> Iterator[Bar]:
-    """A bar for each least ratio; a side that was not measured misses its bar."""
+def judge(matrix: Matrix, rivals: Sequence[Rivals]) -> Iterator[Threshold]:
+    """A threshold for each least ratio; a side that was not measured misses its threshold."""
     for pair in rivals:
         for case in matrix.cases:
-            if (least := pair.bar(case)) is not None:
+            if (least := pair.threshold(case)) is not None:
                 ratio = compare(matrix, case, pair)
                 name = f"{ratio.ours} / {ratio.theirs}" if ratio else f"{pair.ours} / {pair.theirs}"
-                yield Bar(f"{name}, {case}", ratio.ratio.median if ratio else math.nan, least)
+                yield Threshold(f"{name}, {case}", ratio.ratio.median if ratio else math.nan, least)

@@ -111,7 +111,7 @@ class GgufCheckpoint:
 
 
 def _heads(file: GgufFile, architecture: str) -> dict[str, int]:
-    """Heads of queries and keys, by the products whose rows converters reorder."""
+    """Heads of queries and keys, by the projections whose rows converters reorder."""
     key = f"{architecture}.attention.head_count"
     heads = file.metadata.count(key)
     return {"q_proj": heads, "k_proj": file.metadata.count(f"{key}_kv", heads)}

@@ -7,7 +7,7 @@
 - ``float-quantized``: ``weight`` float8_e4m3fn [out_features, in_features].
 
 ``weight_scale`` is [out_features, groups]; one for each block, output feature or tensor of floats. Where activations
-are to be quantized as they come, they are not: products have the rows in their own dtype. ``kv_cache_scheme`` has no
+are to be quantized as they come, they are not: matmuls have the rows in their own dtype. ``kv_cache_scheme`` has no
 effect: ``kv_dtype`` alone says how keys and values are kept.
 """
 

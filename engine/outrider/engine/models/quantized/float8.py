@@ -1,7 +1,7 @@
 """Weights in eight-bit floats (e4m3) with a scale for each block: DeepSeek-V3's and Qwen3's ``fp8``.
 
 ``weight`` is float8_e4m3fn [out_features, in_features], ``weight_scale_inv`` has the scale of each block of
-``weight_block_size`` output and input features. Products are of the dequantized numbers, so the rows that they multiply
+``weight_block_size`` output and input features. Matmuls are of the dequantized numbers, so the rows that they multiply
 keep their own dtype.
 """
 

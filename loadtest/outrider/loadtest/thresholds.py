@@ -1,4 +1,4 @@
-"""Bars that a load test has to meet, and the JSON file of its results."""
+"""Thresholds that a load test has to meet, and the JSON file of its results."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import msgspec
 from outrider.measure.report.bench_report import machine
 
 
-class Bar(msgspec.Struct, frozen=True):
-    """A figure and its least allowed value; NaN misses the bar."""
+class Threshold(msgspec.Struct, frozen=True):
+    """A figure and its least allowed value; NaN misses the threshold."""
 
     what: str
     value: float
@@ -29,19 +29,19 @@ class Bar(msgspec.Struct, frozen=True):
         return f"{'met   ' if self.met else 'missed'}  {self.what}: {shown} (at least {self.least:g})"
 
 
-def publish(path: Path | None, bars: Iterable[Bar], **content: Any) -> None:
-    """Prints the bars; writes bars, ``content`` and the machine to ``path`` as JSON, if a path is given.
+def publish(path: Path | None, thresholds: Iterable[Threshold], **content: Any) -> None:
+    """Prints the thresholds; writes thresholds, ``content`` and the machine to ``path`` as JSON, if a path is given.
 
     Paths of this machine are left out of ``content``.
     """
-    shown = list(bars)
-    for bar in shown:
-        print(bar, flush=True)
+    shown = list(thresholds)
+    for threshold in shown:
+        print(threshold, flush=True)
     if path:
-        judged = [{**msgspec.structs.asdict(bar), "met": bar.met} for bar in shown]
+        judged = [{**msgspec.structs.asdict(threshold), "met": threshold.met} for threshold in shown]
         path.parent.mkdir(parents=True, exist_ok=True)
         portable = {key: _portable(value) for key, value in content.items()}
-        encoded = msgspec.json.encode({"machine": machine(), "bars": judged, **portable}, enc_hook=str)
+        encoded = msgspec.json.encode({"machine": machine(), "thresholds": judged, **portable}, enc_hook=str)
         path.write_bytes(msgspec.json.format(encoded, indent=2) + b"\n")
         print(f"Written to {path}.")
 
