@@ -117,8 +117,11 @@ class PageTable:
         return self._order[0][2]
 
     def publish(self, page: int, digest: bytes, owner: str = "") -> None:
-        """Makes a full, final page of ``owner`` findable. A second page of the same content stays private."""
-        if digest not in self._page_of:
+        """Makes a full, final page of ``owner`` findable. A second page of the same content stays private.
+
+        A page that is findable keeps its first hash.
+        """
+        if digest not in self._page_of and page not in self._hash_of:
             self._page_of[digest] = page
             self._hash_of[page] = digest
             self._uses[page], self._owners[page] = 1, owner
