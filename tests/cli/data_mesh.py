@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 from outrider.mesh.addresses import hold_port
 
-from tests.cli.commands import outrider
+from tests.cli.calls import outrider
 from tests.cli.running import Up
 
 KINDS = ("gateway", "verifier", "proposer", "tokenizer", "kvcache")

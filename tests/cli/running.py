@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from tests.cli.commands import CLI
+from tests.cli.calls import CLI
 
 READY = re.compile(r"✓ (\w+) +(\S*) +(\S+:\d+) +pid (\d+)")
 """A line for a process that is ready: its kind, name, address and process id."""

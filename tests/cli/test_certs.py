@@ -15,7 +15,7 @@ from outrider.cli.certificates.directory import Directory
 from outrider.mesh.security import Certificates, Files
 from outrider.mesh.security.reading import identity_of
 
-from tests.cli.commands import outrider
+from tests.cli.calls import outrider
 
 
 @pytest.fixture

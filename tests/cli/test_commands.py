@@ -4,7 +4,7 @@ import socket
 import subprocess
 import sys
 
-from tests.cli.commands import outrider
+from tests.cli.calls import outrider
 
 
 def test_a_port_that_is_taken_is_one_sentence_and_exit_code_3():

@@ -20,7 +20,7 @@ from outrider.mesh.security import Certificates, Files, trust_in
 from outrider.wire import tenants
 
 from tests.broker import Broker
-from tests.cli.commands import CLI
+from tests.cli.calls import CLI
 from tests.waiting import eventually
 
 

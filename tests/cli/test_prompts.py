@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cli.commands import outrider
+from tests.cli.calls import outrider
 
 
 def test_prompts_are_stored_listed_shown_and_evicted(jetstream, tmp_path):

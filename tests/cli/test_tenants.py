@@ -10,7 +10,7 @@ from outrider.mesh.bus import Bucket, Bus
 from outrider.mesh.errors import ConfigError
 from outrider.wire.tenants import BUCKET, Limits
 
-from tests.cli.commands import outrider
+from tests.cli.calls import outrider
 
 
 def test_limits_are_set_changed_and_lifted_by_name():

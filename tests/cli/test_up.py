@@ -16,7 +16,7 @@ from outrider.engine.models import pocket
 from outrider.mesh.addresses import hold_port
 from outrider_client import grpc as over_grpc
 
-from tests.cli.commands import CLI
+from tests.cli.calls import CLI
 from tests.cli.running import READY, Up
 
 ALWAYS = ("--program", "verifier=outrider.benches.verifier.always")

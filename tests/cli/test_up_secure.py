@@ -26,7 +26,7 @@ from outrider_client import AuthenticationError, Client, ConnectionFailedError
 from outrider_client import grpc as over_grpc
 from outrider_client import nats as over_nats
 
-from tests.cli.commands import CLI, outrider
+from tests.cli.calls import CLI, outrider
 from tests.cli.running import READY, Up
 
 pytestmark = pytest.mark.timeout(300)

@@ -14,7 +14,7 @@ from outrider.mesh.access import BROKERS
 from outrider.mesh.errors import ConfigError
 
 from tests.certificates import Certified
-from tests.cli.commands import outrider
+from tests.cli.calls import outrider
 from tests.users import guarded_broker
 
 

@@ -21,7 +21,7 @@ from outrider.mesh.errors import Unavailable
 from outrider_client import ConnectionFailedError
 from outrider_client import nats as over_nats
 
-from tests.cli.commands import outrider
+from tests.cli.calls import outrider
 from tests.cli.running import Up
 from tests.waiting import eventually
 

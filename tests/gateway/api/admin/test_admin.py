@@ -183,9 +183,12 @@ def test_use_is_that_of_the_ledgers(api: Api) -> None:
     made = api.call("POST", "keys", json={"tenant": "used", "limits": {"concurrent_streams": 2}})
     body = {"model": "none", "prompt": "a"}
     headers = {"x-api-key": made["key"]}
-    answers = [httpx.post(f"{api.gateway}/v1/tokenize", json=body, headers=headers, timeout=60) for _ in range(3)]
-    assert {answer.status_code for answer in answers} <= {404, 503}
-    tenant, key = api.call("GET", "usage?tenant=used")["data"]
+    minute = -1
+    while minute != time.time() // 60:  # a limit counts by the minute: all in one
+        minute = time.time() // 60
+        answers = [httpx.post(f"{api.gateway}/v1/tokenize", json=body, headers=headers, timeout=60) for _ in range(3)]
+        assert {answer.status_code for answer in answers} <= {404, 503}
+        tenant, key = api.call("GET", "usage?tenant=used")["data"]
     assert (tenant["limit"], tenant["value"], tenant["period_s"], tenant["key"]) == (
         "requests_per_minute",
         100,
