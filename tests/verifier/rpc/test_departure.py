@@ -65,6 +65,7 @@ async def test_a_verifier_that_drains_leaves_those_requests_to_another_that_has_
         async with held(verifier, asked("short", tokens=LENGTH - 10), asked("long")):
             leaving = asyncio.ensure_future(verifier.service.drain())
             await asyncio.wait({leaving}, timeout=2 * SETTLE_S)  # other calls are posted as well, now and then
+            await verifier.posted(1)
         await leaving
     moved, ended = await last_frame(verifier, "short"), await last_frame(verifier, "long")
     assert (moved.finish, moved.error, moved.verifier) == (Finish.CANCELLED, None, "departing")
