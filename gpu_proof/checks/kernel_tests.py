@@ -10,5 +10,5 @@ from gpu_proof.sizes import Sizes
 def run(report: Report, sizes: Sizes) -> None:
     """Adds a check for each test."""
     dry = sizes.device.type == "cpu"
-    files = ["tests/kernels/test_swiglu.py", "tests/kernels/test_kv_codes.py"] if dry else ["tests/kernels"]
+    files = ["tests/kernels/test_swiglu.py", "tests/kernels/test_kv_quant.py"] if dry else ["tests/kernels"]
     run_tests(report, "tests/kernels", files, "" if dry else "not report and not bench", beside=not dry)

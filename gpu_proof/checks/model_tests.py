@@ -9,7 +9,7 @@ from gpu_proof.sizes import Sizes
 _FILES = [
     "tests/engine/models/test_triton.py",
     "tests/engine/models/operators/test_graphs.py",
-    "tests/engine/models/test_codes.py",
+    "tests/engine/models/test_quants.py",
 ]
 _DRY = "refused or too_many_rows"
 

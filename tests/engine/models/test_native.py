@@ -221,7 +221,7 @@ def test_pages_are_narrow_where_pairs_are_multiplied(
 
 @pytest.mark.parametrize("size", [6, 16])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_codes_and_scales_are_those_of_the_definition(load: Load, dtype: str, size: int) -> None:
+def test_quants_and_scales_are_those_of_the_definition(load: Load, dtype: str, size: int) -> None:
     ids, pools = tokens(48), []
     for kv_dtype in ("float32", "int8"):
         model = load(dtype, 1, kv_dtype)

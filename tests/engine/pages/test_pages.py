@@ -126,6 +126,15 @@ def test_changes_list_pages_that_become_findable_and_cease_to_be() -> None:
     assert list(table.changes) == [(b"a", True), (b"b", True), (b"b", False), (b"a", False)]
 
 
+def test_a_page_that_is_published_again_keeps_its_first_name_and_leaves_none_behind() -> None:
+    table = PageTable(2)
+    page = table.allocate(None)
+    table.publish(page, b"a", "tenant")
+    table.publish(page, b"b", "tenant")
+    table.forget("tenant")
+    assert table.published == []
+
+
 class Pages(RuleBasedStateMachine):
     """Sequences that come, grow, publish and go."""
 

@@ -9,9 +9,6 @@ from outrider.v1.sampling_pb2 import Grammar
 from outrider.wire.bounds import MOST_PRIORITY
 from outrider.wire.sampling import UNSIGNED, SamplingParams, Speculation
 
-DEFAULT_TENANT = "default"
-"""The tenant of all requests without keys."""
-
 _GOLDEN = 0x9E3779B97F4A7C15
 LEAST_PRIORITY = -MOST_PRIORITY
 """The lowest priority."""

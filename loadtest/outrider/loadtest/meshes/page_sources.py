@@ -43,5 +43,5 @@ SOURCES = (
         {"kvcaches": 1},
         _FETCHED,
     ),
-    PageSource(("handed over",), {"verifier.handover": "always"}, {"prefills": 1}, _FETCHED),
+    PageSource(("computed by another verifier",), {"verifier.handover": "always"}, {"prefills": 1}, _FETCHED),
 )

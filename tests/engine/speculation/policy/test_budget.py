@@ -56,6 +56,13 @@ def test_the_pace_follows_a_machine_that_gets_slower() -> None:
     assert pace(8) == pytest.approx(2.0, rel=0.01)
 
 
+def test_a_first_step_without_measurable_time_does_not_fix_the_pace() -> None:
+    pace = Pace()
+    pace.learn(8, 1.0, 0.0)
+    pace.learn(8, 1.0, 2.0)
+    assert pace(8) == 2.0
+
+
 def test_single_steps_that_were_held_up_count_for_little() -> None:
     pace = Pace()
     for _ in range(100):

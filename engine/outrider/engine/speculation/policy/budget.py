@@ -32,7 +32,7 @@ class Pace:
     def learn(self, kind: Hashable, expected: float, seconds: float) -> None:
         """Learns from a step that took ``seconds`` where the curve says ``expected``."""
         measured = seconds / expected
-        usual = self._factors.get(kind, measured)
+        usual = self._factors.get(kind) or measured  # a factor of 0 could not grow
         self._factors[kind] = usual + (min(measured, _OUTLIER * usual) - usual) * _LEARN
 
 

@@ -1,4 +1,4 @@
-"""Products with the quants of quantized checkpoints, against the numbers that the quants stand for."""
+"""Matmuls with the quants of quantized checkpoints, against the numbers that the quants stand for."""
 
 from __future__ import annotations
 
