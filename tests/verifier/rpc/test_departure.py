@@ -42,14 +42,14 @@ async def another(bus: Bus, verifier: Inside, **status: Any) -> AsyncIterator[Re
 
 
 @asynccontextmanager
-async def held(verifier: Inside, *requests: pb.SubmitRequest) -> AsyncIterator[None]:
-    """Holds the engine once it has taken the ``requests``, before their first step."""
-    with ExitStack() as first:
+async def held(verifier: Inside, *requests: pb.SubmitRequest) -> AsyncIterator[ExitStack]:
+    """Holds the engine once it has taken the ``requests``, before their first step; the stack ends the hold."""
+    with ExitStack() as first, ExitStack() as second:
         first.enter_context(verifier.hold())
         submitted = [asyncio.ensure_future(verifier.stub.Submit(request)) for request in requests]
         await verifier.posted(len(requests))
-        with verifier.hold(first.pop_all().close):
-            yield
+        second.enter_context(verifier.hold(first.pop_all().close))
+        yield second
     await asyncio.gather(*submitted)
 
 
@@ -62,10 +62,12 @@ async def test_a_verifier_that_drains_leaves_those_requests_to_another_that_has_
     verifier: Inside, bus: Bus
 ) -> None:
     async with another(bus, verifier, context_length=LENGTH):
-        async with held(verifier, asked("short", tokens=LENGTH - 10), asked("long")):
+        async with held(verifier, asked("short", tokens=LENGTH - 10), asked("long")) as first:
             leaving = asyncio.ensure_future(verifier.service.drain())
-            await asyncio.wait({leaving}, timeout=2 * SETTLE_S)  # other calls are posted as well, now and then
-            await verifier.posted(1)
+            await asyncio.wait({leaving}, timeout=2 * SETTLE_S)
+            with verifier.hold(first.close):  # pages are offered, and no step is taken before the requests are released
+                await asyncio.wait({leaving}, timeout=SETTLE_S)  # other calls are posted as well, now and then
+                await verifier.posted(1)
         await leaving
     moved, ended = await last_frame(verifier, "short"), await last_frame(verifier, "long")
     assert (moved.finish, moved.error, moved.verifier) == (Finish.CANCELLED, None, "departing")
