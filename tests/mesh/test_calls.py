@@ -52,13 +52,38 @@ class Scripted(rpc.TokenizerServicer):
         return pb.DecodeResponse(texts=[request.ids[0].decode()])
 
 
+class Asked(Server):
+    """A server whose calls come over a ``shared`` stream or each alone."""
+
+    def __init__(self, shared: bool, port: int = 0) -> None:
+        super().__init__(port=port)
+        self.shared = shared
+
+
+@pytest.fixture(params=[False, True], ids=["alone", "shared"])
+def shared(request: pytest.FixtureRequest) -> bool:
+    """Whether calls share a stream."""
+    return bool(request.param)
+
+
 @pytest.fixture
-async def server() -> AsyncIterator[Server]:
-    server = Server()
+async def server(shared: bool) -> AsyncIterator[Server]:
+    server = Asked(shared)
     await server.start()
     yield server
     await close_channels()
     await server.stop(0)
+
+
+class Peers(rpc.TokenizerServicer):
+    """A servicer that echoes, and keeps the context of each stream or call."""
+
+    def __init__(self) -> None:
+        self.contexts: set[Context] = set()
+
+    async def Decode(self, request: pb.DecodeRequest, context: Context) -> pb.DecodeResponse:  # noqa: N802
+        self.contexts.add(context)
+        return pb.DecodeResponse(texts=[request.ids[0].decode()])
 
 
 @pytest.fixture
@@ -70,7 +95,8 @@ async def servicer(server: Server) -> Scripted:
 
 
 async def decode(server: Server, said: str = "x", timeout: float = 20.0) -> str:
-    decoding = stub(rpc.TokenizerStub, f"127.0.0.1:{server.port}").Decode
+    shared = isinstance(server, Asked) and server.shared
+    decoding = stub(rpc.TokenizerStub, f"127.0.0.1:{server.port}", shared=shared).Decode
     return str((await call(decoding, pb.DecodeRequest(ids=[said.encode()]), timeout)).texts[0])
 
 
@@ -156,8 +182,8 @@ async def test_calls_end_where_their_caller_is_lost(server: Server, servicer: Sc
     await eventually(lambda: servicer.cancelled == 1 and asking.done())
 
 
-async def test_a_service_that_is_not_there_is_unavailable_and_may_come_later(servicer: Scripted) -> None:
-    later = Server(port=hold_port())
+async def test_a_service_that_is_not_there_is_unavailable_and_may_come_later(shared: bool, servicer: Scripted) -> None:
+    later = Asked(shared, port=hold_port())
     missing = await failure(later)
     assert isinstance(missing, Unreachable)
     assert not missing.broke, "nobody can have had the call"
@@ -211,6 +237,20 @@ async def test_a_message_that_is_too_long_is_refused_in_words(server: Server, se
     assert "too long" in error.message
     assert str(64 << 20) in error.message
     assert await decode(server) == "x"
+
+
+async def test_calls_share_one_stream_if_the_service_has_one_and_go_alone_if_not() -> None:
+    for server, contexts in ((Asked(shared=True), 1), (Server(public=True), 3)):
+        peers = Peers()
+        rpc.add_TokenizerServicer_to_server(peers, server)
+        await server.start()
+        await server.set_serving(True)
+        asking = stub(rpc.TokenizerStub, f"127.0.0.1:{server.port}", shared=True).Decode
+        for said in ("x", "y", "z"):
+            assert (await call(asking, pb.DecodeRequest(ids=[said.encode()]), 20)).texts == [said]
+        assert len(peers.contexts) == contexts
+        await close_channels()
+        await server.stop(0)
 
 
 async def test_one_stub_serves_all_calls_of_a_service() -> None:

@@ -25,6 +25,7 @@ and `from_rpc` turns that back into the same class on the caller's side.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import ClassVar, Self
 from urllib.parse import quote, unquote
 
@@ -231,8 +232,13 @@ def from_rpc(error: grpc.aio.AioRpcError) -> OutriderError:
     The message for a status that gRPC itself made (connection refused, keepalive lost) contains no address.
     """
     metadata = {str(key): str(value) for key, value in (error.trailing_metadata() or ())}
-    kind = _BY_NAME.get(metadata.get(ERROR_KEY, ""), _BY_CODE.get(error.code(), Internal))
-    message = error.details() or kind.__name__
+    return from_status(error.code(), error.details() or "", metadata)
+
+
+def from_status(code: grpc.StatusCode, details: str, metadata: Mapping[str, str]) -> OutriderError:
+    """As `from_rpc`, for the parts of a status and its trailing ``metadata``."""
+    kind = _BY_NAME.get(metadata.get(ERROR_KEY, ""), _BY_CODE.get(code, Internal))
+    message = details or kind.__name__
     if ERROR_KEY not in metadata and (grpc_error := _made_by_grpc(kind, message)) is not None:
         return grpc_error
     param = metadata.get(PARAM_KEY)

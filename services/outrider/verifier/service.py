@@ -154,6 +154,7 @@ class VerifierService(Service):
         engine, target = self._engine, self._target
         return {
             "heartbeats": True,
+            "batches": True,
             "model": target.name,
             "vocabulary": target.tokenizer.fingerprint,
             "context_length": target.room,

@@ -11,8 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 from outrider.mesh.addresses import hold_port
-from outrider.mesh.bus import Bus
-from outrider.wire.frames import Frame, encode_frame, token_subject
+from outrider.mesh.bus import Bus, Message
+from outrider.wire.frames import Frame, decode_tagged, encode_frame, encode_tagged, frames_subject
 
 from tests.gateway.stack import MODEL, Stack, Streamed, stack
 from tests.latch import FEW
@@ -130,13 +130,21 @@ async def test_streams_complete_while_the_broker_is_frozen(mesh: Stack, expected
 async def test_frames_that_come_too_early_or_again_change_nothing(mesh: Stack, expected: list[Streamed]) -> None:
     bus, stream = Bus(), Streamed(mesh.url, prompt="def f0(", seed=0, max_tokens=LENGTH)
     await bus.connect(mesh.broker.url, "test", wait_s=10)
+    seen: dict[str, tuple[str, int]] = {}
+
+    def note(message: Message) -> None:
+        for tag, frame in decode_tagged(message.data):
+            seen[frame.request] = message.subject, tag
+
+    await bus.subscribe(frames_subject("*"), note)
     async with asyncio.TaskGroup() as group:
         group.create_task(stream.run())
         for heard in range(1, 200, 20):
             await eventually(lambda least=heard: len(stream.tokens) >= least)
             for first in (LENGTH, 0):
                 frame = Frame(stream.id, first, [7], ["?"], [""])
-                bus.publish(token_subject("default", stream.id), encode_frame(frame))
+                subject, tag = seen[stream.id]
+                bus.publish(subject, encode_tagged([(tag, encode_frame(frame))]))
     await bus.close()
     assert stream.tokens == expected[0].tokens
     assert stream.finish == "length"

@@ -22,7 +22,6 @@ from outrider.gateway.streams.filtered import FilteredFrames, FilteredStream
 from outrider.gateway.streams.reassembly import split
 from outrider.gateway.streams.replay import until_filtered
 from outrider.gateway.tool_calls.answer_reader import AnswerReader
-from outrider.mesh.bus import Bus
 from outrider.mesh.errors import Unavailable
 from outrider.v1.sampling_pb2 import SamplingParams, Speculation
 from outrider.wire.calls import CallStyle, Mark
@@ -155,6 +154,16 @@ async def test_the_log_ends_where_a_filter_ended_the_answer() -> None:
     assert until_filtered([first, rest]) == [first, rest]
 
 
+class _End:
+    """Takes the frames by which an answer ends for all its readers."""
+
+    def __init__(self) -> None:
+        self.frames: list[tuple[str, Frame]] = []
+
+    def __call__(self, subject: str, frame: Frame) -> None:
+        self.frames.append((subject, frame))
+
+
 class _Broken:
     held = ""
 
@@ -167,7 +176,7 @@ class _Broken:
 
 async def test_a_stream_whose_filter_fails_shows_nothing_and_may_be_resumed() -> None:
     inner = CachedStream(job(), [frame(["a"])], lambda: None)
-    stream = FilteredStream(inner, Chain([Setup("broken", _Broken, 5.0, fail_open=False)]), Bus())
+    stream = FilteredStream(inner, Chain([Setup("broken", _Broken, 5.0, fail_open=False)]), _End())
     await stream.open()
     with pytest.raises(Unavailable, match="a text could not be filtered") as caught:
         await anext(stream.frames())
@@ -175,18 +184,22 @@ async def test_a_stream_whose_filter_fails_shows_nothing_and_may_be_resumed() ->
     assert not stream.finished
 
 
-async def test_where_a_filter_ends_an_answer_its_cost_ends_too() -> None:
+async def test_where_a_filter_ends_an_answer_its_cost_ends_too_and_all_readers_hear_of_it() -> None:
+    end = _End()
+    end = _End()
     inner = CachedStream(job(), [frame(["Use", " sk-abcdefghijklmnopqrst", "u", "v", "w"])], lambda: None)
-    stream = FilteredStream(inner, guard(), Bus())
+    stream = FilteredStream(inner, guard(), end)
     (frames,) = [frames async for frames in stream.frames()]
     assert frames[-1].finish is Finish.FILTERED
     assert (stream.finished, stream.spent, inner.spent) == (True, 5, 5)
     inner = CachedStream(job(), [frame(["Use AKIAABCDEFGHIJKLMNOP", " ", "more"])], lambda: None)
-    stream = FilteredStream(inner, guard(), Bus())
+    stream = FilteredStream(inner, guard(), end)
     (frames,) = [frames async for frames in stream.frames()]
     assert (frames[-1].usage, stream.spent, inner.spent) == (Usage(2, 2, accepted_tokens=1, steps=1), 2, 3)
+    assert end.frames[-1][0] == inner.job.subject
+    assert (end.frames[-1][1].finish, end.frames[-1][1].first_index) == (Finish.FILTERED, 2)
 
 
 async def test_an_answer_without_filters_is_read_as_ever() -> None:
     plain = CachedStream(msgspec.structs.replace(job(), filters=()), [frame(["a"])], lambda: None)
-    assert Filtering(GatewaySettings(), Bus()).wrap(plain) is plain
+    assert Filtering(GatewaySettings(), _End()).wrap(plain) is plain

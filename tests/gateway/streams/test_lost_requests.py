@@ -15,6 +15,7 @@ from outrider.gateway.routing.banned_grammars import BannedGrammars
 from outrider.gateway.routing.job import Job
 from outrider.gateway.routing.verifiers import Verifiers
 from outrider.gateway.settings import GatewaySettings
+from outrider.gateway.streams.frame_reader import FrameReader
 from outrider.gateway.streams.stream import TokenStream
 from outrider.mesh.bus import Bus
 from outrider.mesh.errors import Unavailable
@@ -55,6 +56,7 @@ class Gateway:
 
     def __init__(self, bus: Bus, registry: Registry, tasks: Tasks, settings: GatewaySettings) -> None:
         self.bus, self.registry, self.settings = bus, registry, settings
+        self.reader = FrameReader(bus, "reader")
         self.selection, banned = RecordingSelection(settings), BannedGrammars(bus)
         self.verifiers = Verifiers(registry, tasks, settings, self.selection, banned, lambda instance: None)
 
@@ -68,7 +70,7 @@ class Gateway:
         return TokenStream(
             Job(name, served, [1, 2, 3], sampling, Speculation(off=True), Caller()),
             self.verifiers,
-            self.bus,
+            self.reader,
             self.settings,
         )
 
@@ -88,7 +90,9 @@ async def gateway(
     registry = Registry(bus, "gateway", "reader", tasks=tasks)
     await registry.start()
     times = {"silence_s": silence_s, "heartbeat_s": heartbeat_s, "submit_s": submit_s, "place_s": place_s}
-    yield Gateway(bus, registry, tasks, GatewaySettings(lease_s=60, **times))
+    reading = Gateway(bus, registry, tasks, GatewaySettings(lease_s=60, **times))
+    await reading.reader.open()
+    yield reading
     registry.leave()
     await tasks.cancel()
     await bus.close()

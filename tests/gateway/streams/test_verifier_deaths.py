@@ -14,6 +14,7 @@ from outrider.gateway.streams.verifier_deaths import VerifierDeaths
 from outrider.mesh.bus import Bus
 from outrider.mesh.errors import InvalidRequest
 from outrider.v1 import sampling_pb2 as pb
+from outrider.wire.frames import Finish, Frame
 from outrider.wire.sampling import SamplingParams
 
 LIMIT = 3
@@ -37,8 +38,14 @@ def banned(bus: Bus) -> BannedGrammars:
 
 
 @pytest.fixture
-def deaths(bus: Bus, sampling: pb.SamplingParams, banned: BannedGrammars) -> VerifierDeaths:
-    return VerifierDeaths(_job(sampling), bus, LIMIT, asyncio.Lock(), banned, is_gone)
+def ended() -> list[Frame]:
+    """The frames by which the request has ended for all its readers."""
+    return []
+
+
+@pytest.fixture
+def deaths(ended: list[Frame], sampling: pb.SamplingParams, banned: BannedGrammars) -> VerifierDeaths:
+    return VerifierDeaths(_job(sampling), ended.append, LIMIT, asyncio.Lock(), banned, is_gone)
 
 
 def _job(sampling: pb.SamplingParams) -> Job:
@@ -52,19 +59,21 @@ async def _die(deaths: VerifierDeaths, instances: str) -> None:
 
 
 async def test_a_death_in_isolation_ends_the_request_and_bans_its_grammar(
-    deaths: VerifierDeaths, sampling: pb.SamplingParams, banned: BannedGrammars
+    deaths: VerifierDeaths, ended: list[Frame], sampling: pb.SamplingParams, banned: BannedGrammars
 ) -> None:
     await _die(deaths, "ab")
+    assert not ended
     with pytest.raises(FatalRequest, match="3 verifiers in a row"):
         await _die(deaths, "c")
+    assert [frame.finish for frame in ended] == [Finish.ERROR]
     with pytest.raises(InvalidRequest):
         banned.check(sampling)
 
 
 async def test_deaths_outside_isolation_ban_nothing_and_twice_as_many_end_the_request(
-    bus: Bus, sampling: pb.SamplingParams, banned: BannedGrammars
+    ended: list[Frame], sampling: pb.SamplingParams, banned: BannedGrammars
 ) -> None:
-    deaths = VerifierDeaths(_job(sampling), bus, LIMIT, asyncio.Lock(), banned, is_gone, isolated_s=0)
+    deaths = VerifierDeaths(_job(sampling), ended.append, LIMIT, asyncio.Lock(), banned, is_gone, isolated_s=0)
     for instance in "abcde":
         deaths.add(instance)
         await deaths.judge(0)

@@ -12,10 +12,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from outrider.gateway.routing.job import Job
-from outrider.mesh.bus import Message
 from outrider.mesh.errors import AlreadyExists, NotFound, OutriderError, Unavailable, Unreachable
 from outrider.mesh.registry import Member, State
-from outrider.wire.frames import Finish, Frame, encode_frame
+from outrider.wire.frames import Finish, Frame
 
 LENGTH = 40
 PACE_S = 0.1
@@ -38,7 +37,7 @@ class ScriptedVerifier:
     """A verifier as a stream meets it."""
 
     def __init__(self, name: str) -> None:
-        self.member = Member("verifier", name, name, State.READY, {"heartbeats": True})
+        self.member = Member("verifier", name, name, State.READY, {"heartbeats": True, "batches": True})
         self.alive = self.known = True
         self.frozen = self.draining = self.cut = False
         self.generation: Generation | None = None
@@ -50,7 +49,7 @@ class ScriptedVerifier:
 
 
 class World:
-    """Verifiers and the broker of one ``job``; stands in for `Verifiers` and for `Bus`.
+    """Verifiers and the broker of one ``job``; stands in for `Verifiers`, for `FrameReader` and its `Reading`.
 
     Calls take ``delays`` seconds, one after the other and again from the first.
     """
@@ -64,7 +63,8 @@ class World:
         self.isolation = asyncio.Lock()
         self.banned = self.erased = SimpleNamespace(check=lambda _: None, ban=lambda _: None)
         self.follow_stream: Callable[[str, str | None], None] = lambda reason, verifier: None
-        self._receive: Callable[[Message], None] | None = None
+        self.subject, self.tag = "frames", 1
+        self._receive: Callable[[Frame], None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         for _ in range(verifiers):
             self.add()
@@ -158,26 +158,27 @@ class World:
         generation.end += count
         generation.frames.append(frame)
         verifier.wake()
-        self.publish(self.job.subject, encode_frame(frame))
+        self.end(frame)
 
     # The broker
 
-    def publish(self, subject: str, data: bytes) -> None:
+    def end(self, frame: Frame) -> None:
         self.to_drop -= 1
         if self.connected and self._receive is not None and self.to_drop < 0:
-            loop, message = asyncio.get_running_loop(), Message(subject, data, "", None)
-            loop.call_later(next(self._delays) / 10, self._deliver, message)
+            asyncio.get_running_loop().call_later(next(self._delays) / 10, self._deliver, frame)
 
-    def _deliver(self, message: Message) -> None:
+    def _deliver(self, frame: Frame) -> None:
         if self.connected and self._receive is not None:
-            self._receive(message)
+            self._receive(frame)
 
-    async def subscribe(self, subject: str, receive: Callable[[Message], None]) -> World:
-        assert subject == self.job.subject
-        self._receive = receive
+    def reading(self, answer: str) -> World:
+        assert answer == self.job.subject
         return self
 
-    async def unsubscribe(self) -> None:
+    def begin(self, receive: Callable[[Frame], None]) -> None:
+        self._receive = receive
+
+    def close(self) -> None:
         self._receive = None
 
     # The verifiers

@@ -6,6 +6,7 @@ idempotent by ``(request, first_index)``: a reader keeps the next index it wants
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 import msgspec
@@ -118,6 +119,8 @@ class Frame(msgspec.Struct, array_like=True, frozen=True):
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Frame)
+_tagged_decoder = msgspec.msgpack.Decoder(list[tuple[int, Frame]])
+_end_decoder = msgspec.msgpack.Decoder(tuple[str, Frame])
 
 
 def encode_frame(frame: Frame) -> bytes:
@@ -128,6 +131,31 @@ def encode_frame(frame: Frame) -> bytes:
 def decode_frame(data: bytes) -> Frame:
     """Frame in ``data``; `msgspec.ValidationError` when it is not one."""
     return _decoder.decode(data)
+
+
+def encode_tagged(frames: Sequence[tuple[int, bytes]]) -> bytes:
+    """Encoded frames for one gateway, each with the tag that the gateway gave its request, as one message."""
+    return _encoder.encode([(tag, msgspec.Raw(data)) for tag, data in frames])
+
+
+def decode_tagged(data: bytes) -> list[tuple[int, Frame]]:
+    """Tags and frames in ``data``; `msgspec.ValidationError` when there are none."""
+    return _tagged_decoder.decode(data)
+
+
+def encode_end(subject: str, frame: Frame) -> bytes:
+    """The last ``frame`` of the answer whose frames are on ``subject``, for all gateways."""
+    return _encoder.encode((subject, frame))
+
+
+def decode_end(data: bytes) -> tuple[str, Frame]:
+    """What `encode_end` was given; `msgspec.ValidationError` when ``data`` is something else."""
+    return _end_decoder.decode(data)
+
+
+def frames_subject(gateway: str) -> str:
+    """NATS subject on which a gateway, by its instance or ``*`` for all, gets the frames of its requests."""
+    return f"outrider.frames.{gateway}"
 
 
 def token_subject(tenant: str, request: str, *, unfiltered: bool = False) -> str:

@@ -14,6 +14,7 @@ from outrider.wire.frames import token_subject
 CALLOUT = "$SYS.REQ.USER.AUTH"
 """The broker's questions whether a client may connect (NATS's ADR-26)."""
 STREAMS_TAKEN = "outrider.streams.taken"
+STREAMS_ENDED = "outrider.streams.ended"
 GRAMMARS_CONDEMNED = "outrider.grammars.condemned"
 LIMITS_BUCKET = "outrider-limits"
 BILLS_BUCKET = "outrider-bills"

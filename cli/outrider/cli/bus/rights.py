@@ -14,7 +14,7 @@ from outrider.mesh.bus.rights import Rights, journals, publishing, reading, subs
 from outrider.mesh.clock import BROKER_INFO
 from outrider.mesh.registry import announce_subject, ask_subject, batch_subject, keeper_subject
 from outrider.wire import prompts, served, tenants
-from outrider.wire.frames import token_subject
+from outrider.wire.frames import frames_subject, token_subject
 from outrider.wire.page_news import news_subject
 from outrider.wire.subjects import (
     BILLS_BUCKET,
@@ -23,6 +23,7 @@ from outrider.wire.subjects import (
     GRAMMARS_CONDEMNED,
     LIMITS_BUCKET,
     REQUESTS,
+    STREAMS_ENDED,
     STREAMS_TAKEN,
     client_subjects,
     client_user,
@@ -60,14 +61,15 @@ _GATEWAY = (
     | writing(LIMITS_BUCKET)
     | writing(BILLS_BUCKET)
     | writing(prompts.BUCKET)
-    | publishing(STREAMS_TAKEN, GRAMMARS_CONDEMNED, f"{inbox(CLIENT)}.>", f"{inbox(ADMIN)}.>")
-    | subscribing(STREAMS_TAKEN, GRAMMARS_CONDEMNED, token_subject("*", "*"), news_subject("*"))
+    | publishing(STREAMS_TAKEN, STREAMS_ENDED, GRAMMARS_CONDEMNED, f"{inbox(CLIENT)}.>", f"{inbox(ADMIN)}.>")
+    | subscribing(STREAMS_TAKEN, STREAMS_ENDED, GRAMMARS_CONDEMNED, news_subject("*"))
+    | subscribing(token_subject("*", "*"), frames_subject("*"))
     | subscribing(*REQUESTS, _DISCOVERY)
     | subscribing(CALLOUT)
     | publishing(_CALLOUT_REPLIES)
 )
 _VERIFIER = (
-    publishing(token_subject("*", "*"), news_subject("*"), served.ALL_SUBJECTS)
+    publishing(token_subject("*", "*"), frames_subject("*"), news_subject("*"), served.ALL_SUBJECTS)
     | subscribing(served.ALL_SUBJECTS)
     | reading(prompts.BUCKET)
 )

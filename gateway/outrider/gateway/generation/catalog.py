@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -32,12 +32,18 @@ class StoredStream(msgspec.Struct, frozen=True):
 
 
 class StreamCatalog:
-    """Finds streams in the ledger first, then among the records that wait for the ledger, then at verifiers."""
+    """Finds streams in the ledger first, then among the records that wait for the ledger, then at verifiers.
 
-    def __init__(self, mesh: Mesh, settings: GatewaySettings, verifiers: Verifiers) -> None:
+    ``notify`` gets the subject and the last frame of an answer that ends for all its readers.
+    """
+
+    def __init__(
+        self, mesh: Mesh, settings: GatewaySettings, verifiers: Verifiers, notify: Callable[[str, Frame], None]
+    ) -> None:
         self.ledger = Ledger(mesh.bus, settings)
         self.writer = RecordWriter(self.ledger, mesh.tasks)
         self._verifiers, self._at_verifiers = verifiers, VerifierRecords(mesh.registry)
+        self._notify = notify
 
     @property
     def trouble(self) -> str | None:
@@ -93,6 +99,7 @@ class StreamCatalog:
         for job, instance in zip(_jobs(key, record), verifiers, strict=True):
             end = Frame(job.request_id, 0, [], [], [], Finish.CANCELLED, error=_CANCELLED)
             await self.ledger.end(job, end)
+            self._notify(job.subject, end)
             member = self._verifiers.find(instance)
             self._verifiers.cancel(job, [member] if member else [], _CANCELLED)
 

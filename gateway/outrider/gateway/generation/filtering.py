@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from outrider.gateway.admission.caller import Caller
 from outrider.gateway.filters.installed import InstalledFilters
@@ -14,15 +14,15 @@ from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.streams.answer import AnswerStream
 from outrider.gateway.streams.filtered import FilteredFrames, FilteredStream
 from outrider.gateway.streams.replay import Replay
-from outrider.mesh.bus import Bus
 from outrider.mesh.errors import InvalidRequest
+from outrider.wire.frames import Frame
 
 
 class Filtering:
-    """The filters of a gateway. An answer without filters passes untouched."""
+    """The filters of a gateway. An answer without filters passes untouched; ``end`` is as in `FilteredStream`."""
 
-    def __init__(self, settings: GatewaySettings, bus: Bus) -> None:
-        self._installed, self._bus = InstalledFilters(settings), bus
+    def __init__(self, settings: GatewaySettings, end: Callable[[str, Frame], None]) -> None:
+        self._installed, self._end = InstalledFilters(settings), end
 
     def names(self, generation: Generation, caller: Caller) -> tuple[str, ...]:
         """The filters of the caller's answer, in order.
@@ -55,7 +55,7 @@ class Filtering:
         if not (names := stream.job.filters):
             return stream
         report = Report(stream.job.caller.tenant, stream.job.request_id)
-        return FilteredStream(stream, self._installed.chain(names, report), self._bus)
+        return FilteredStream(stream, self._installed.chain(names, report), self._end)
 
     async def replay(self, log: Replay, job: Job) -> Replay:
         """``log`` as its readers received it; raises `Unavailable` if a filter fails."""

@@ -34,6 +34,7 @@ from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.sharing import AnswerPool
 from outrider.gateway.streams.answer import AnswerStream
 from outrider.gateway.streams.failover import OnPlaced
+from outrider.gateway.streams.frame_reader import FrameReader
 from outrider.gateway.streams.stream import LogSummary, TokenStream
 from outrider.mesh.errors import AlreadyExists, OutriderError
 from outrider.mesh.service import Mesh
@@ -53,20 +54,22 @@ class Flights:
         catalog: The streams of the mesh, for which this gateway may have no flight.
         erasure: Erases tenants.
         filtering: The filters of answers.
+        reader: Reads frames, and ends answers for all their readers.
     """
 
     def __init__(self, mesh: Mesh, settings: GatewaySettings, meters: Meters) -> None:
-        self._bus, self._tasks, self._settings, self._meters = mesh.bus, mesh.tasks, settings, meters
+        self._tasks, self._settings, self._meters = mesh.tasks, settings, meters
         self._flights: set[Flight] = set()
         self._bills = BillStore(mesh.bus, settings.replay_s)
         self._banned = BannedGrammars(mesh.bus)
         selection = VerifierSelection(settings)
         selection.attach(mesh)
         self.verifiers = Verifiers(mesh.registry, mesh.tasks, settings, selection, self._banned, self._on_verifier_lost)
-        self.catalog = StreamCatalog(mesh, settings, self.verifiers)
+        self.reader = FrameReader(mesh.bus, mesh.instance)
+        self.catalog = StreamCatalog(mesh, settings, self.verifiers, self.reader.notify)
         self._takeovers = TakeoverNotices(mesh.bus, mesh.instance, self._on_taken_over)
-        self.filtering = Filtering(settings, mesh.bus)
-        self._pool = AnswerPool(settings, mesh.bus, self._generate)
+        self.filtering = Filtering(settings, self.reader.end)
+        self._pool = AnswerPool(settings, self.reader, self._generate)
         self.erasure = TenantErasure(self._flights, self.catalog, self._pool, self._bills, self.verifiers.erased)
         self._upkeep = Upkeep(mesh, self.verifiers, self.catalog, self._pool, self._flights, settings.lease_s)
         metrics.streams.set_function(lambda: len(self))
@@ -83,6 +86,7 @@ class Flights:
         """Prepares the stores and subscribes to other gateways; raises `Unavailable` if bills cannot be stored."""
         if self._settings.auth == "keys":
             await self._bills.open()
+        await self.reader.open()
         await self._takeovers.open()
         await self._banned.open()
         await self.catalog.open()
@@ -215,7 +219,7 @@ class Flights:
         return flight, streams
 
     def _generate(self, job: Job, on_placed: OnPlaced) -> TokenStream:
-        return TokenStream(job, self.verifiers, self._bus, self._settings, on_placed)
+        return TokenStream(job, self.verifiers, self.reader, self._settings, on_placed)
 
     async def _reserve(self, flight: Flight, charge: Charge, logged: Sequence[LogSummary]) -> None:
         """Reserves tokens and slots; if the earlier gateway still holds slots, announces the takeover and waits."""

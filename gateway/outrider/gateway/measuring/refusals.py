@@ -19,7 +19,7 @@ from outrider.mesh.errors import (
 )
 
 _LIMITS = frozenset({"rate_limit_exceeded", "too_many_failures"})
-"""Quants of errors by which limits refuse a request; other full things are queues."""
+"""Reasons of errors by which limits refuse a request; other full things are queues."""
 _CAUSES: tuple[tuple[type[OutriderError], str], ...] = (
     (DeadlineUnmeetable, "deadline"),
     (DeadlineExceeded, "deadline"),

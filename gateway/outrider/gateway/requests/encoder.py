@@ -58,7 +58,8 @@ class Encoder:
         failure: OutriderError = Unavailable(f"no tokenizer is ready for the model {served.name!r}", retry_after=1.0)
         for member in self._models.tokenizers(served):
             try:
-                return await call(method(stub(TokenizerStub, member.address, "tokenizer")), request, _ENCODE_S)
+                tokenizer = stub(TokenizerStub, member.address, "tokenizer", shared=True)
+                return await call(method(tokenizer), request, _ENCODE_S)
             except TRANSIENT as error:
                 failure = error
         raise failure

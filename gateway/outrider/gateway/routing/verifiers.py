@@ -189,7 +189,7 @@ async def _next(stream: Any, seconds: float | None) -> pb.FollowResponse | None:
 
 
 def _stub(address: str) -> VerifierStub:
-    return stub(VerifierStub, address, "verifier")
+    return stub(VerifierStub, address, "verifier", shared=True)
 
 
 async def _quietly(method: Callable[..., Any], request: object) -> None:

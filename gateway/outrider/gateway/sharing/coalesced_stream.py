@@ -8,12 +8,12 @@ from contextlib import aclosing
 from outrider.gateway.routing.job import Job
 from outrider.gateway.sharing.shared_generation import SharedGeneration
 from outrider.gateway.streams.failover import OnPlaced
+from outrider.gateway.streams.frame_reader import FrameReader
 from outrider.gateway.streams.replay import failure_of
 from outrider.gateway.streams.stream import TokenStream
-from outrider.mesh.bus import Bus, Message, Subscription
 from outrider.mesh.errors import Cancelled, OutriderError
 from outrider.mesh.registry import Member
-from outrider.wire.frames import Frame, decode_frame
+from outrider.wire.frames import Frame
 
 
 class CoalescedStream:
@@ -33,14 +33,14 @@ class CoalescedStream:
         job: Job,
         shared: SharedGeneration,
         generate_alone: Callable[[], TokenStream],
-        bus: Bus,
+        reader: FrameReader,
         on_placed: OnPlaced,
         *,
         leads: bool,
     ) -> None:
-        self.job, self._shared, self._generate_alone, self._bus = job, shared, generate_alone, bus
+        self.job, self._shared, self._generate_alone = job, shared, generate_alone
         self._on_placed, self._leads = on_placed, leads
-        self._subscription: Subscription | None = None
+        self._ends = reader.reading(job.subject)
         self._cancelled: Cancelled | None = None
         self._alone: TokenStream | None = None
         self._read = self._skip = self.spent = 0
@@ -71,7 +71,7 @@ class CoalescedStream:
     async def open(self) -> None:
         """As `AnswerStream.open`."""
         if not self._leads:
-            self._subscription = await self._bus.subscribe(self.job.subject, self._on_message)
+            self._ends.begin(self._on_end)
         await self._shared.wait_opened()
         self._opened = True
         if not self._leads:
@@ -98,16 +98,14 @@ class CoalescedStream:
             await self._shared.leave(cancel=cancel)
         if self._alone is not None:
             await self._alone.close(cancel=cancel)
-        if self._subscription is not None:
-            await self._subscription.unsubscribe()
-            self._subscription = None
+        self._ends.close()
 
     def follow(self, reason: str) -> None:
         """As `AnswerStream.follow`."""
         (self._alone or self._shared).follow(reason)
 
-    def _on_message(self, message: Message) -> None:
-        if isinstance(failure := failure_of(decode_frame(message.data)), Cancelled):
+    def _on_end(self, frame: Frame) -> None:
+        if isinstance(failure := failure_of(frame), Cancelled):
             self._cancelled = failure
             self._shared.wake()
 

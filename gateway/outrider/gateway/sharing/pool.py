@@ -13,8 +13,8 @@ from outrider.gateway.sharing.coalesced_stream import CoalescedStream
 from outrider.gateway.sharing.shared_generation import SharedGeneration
 from outrider.gateway.streams.answer import AnswerStream
 from outrider.gateway.streams.failover import OnPlaced
+from outrider.gateway.streams.frame_reader import FrameReader
 from outrider.gateway.streams.stream import TokenStream
-from outrider.mesh.bus import Bus
 from outrider.v1.sampling_pb2 import SamplingParams
 from outrider.wire.ids import pack_ids
 
@@ -27,8 +27,8 @@ class AnswerPool:
     ``generate`` makes the stream of an answer that is generated for one job alone.
     """
 
-    def __init__(self, settings: GatewaySettings, bus: Bus, generate: Generate) -> None:
-        self._settings, self._bus, self._generate = settings, bus, generate
+    def __init__(self, settings: GatewaySettings, reader: FrameReader, generate: Generate) -> None:
+        self._settings, self._reader, self._generate = settings, reader, generate
         self._running: dict[tuple[object, ...], SharedGeneration] = {}
         self._cache = AnswerCache(settings.cache_bytes, settings.cache_s)
 
@@ -47,9 +47,9 @@ class AnswerPool:
         running = self._running.get(_running_key(key, job)) if self._settings.coalesce else None
         if running is not None:
             metrics.shared.labels("flight").inc()
-            return CoalescedStream(job, running, generate_alone, self._bus, on_placed, leads=False)
+            return CoalescedStream(job, running, generate_alone, self._reader, on_placed, leads=False)
         shared = self._begin(key, job, on_placed)
-        return CoalescedStream(job, shared, generate_alone, self._bus, on_placed, leads=True)
+        return CoalescedStream(job, shared, generate_alone, self._reader, on_placed, leads=True)
 
     def forget(self, tenant: str) -> int:
         """Drops a tenant's answers from the cache; returns their number."""

@@ -12,8 +12,8 @@ from outrider.gateway.requests.attempts import BUSY, TRANSIENT, persist
 from outrider.gateway.routing.job import Job
 from outrider.gateway.routing.verifiers import Verifiers
 from outrider.gateway.settings import GatewaySettings
+from outrider.gateway.streams.frame_reader import Reading
 from outrider.gateway.streams.verifier_deaths import VerifierDeaths
-from outrider.mesh.bus import Bus
 from outrider.mesh.errors import AlreadyExists, OutriderError, Overloaded, Unavailable, Unreachable
 from outrider.mesh.registry import Member
 from outrider.mesh.telemetry import get_logger
@@ -38,12 +38,13 @@ class FailOver:
     """
 
     def __init__(
-        self, job: Job, verifiers: Verifiers, bus: Bus, settings: GatewaySettings, on_placed: OnPlaced
+        self, job: Job, verifiers: Verifiers, reading: Reading, settings: GatewaySettings, on_placed: OnPlaced
     ) -> None:
         self._job, self._verifiers, self._settings, self._on_placed = job, verifiers, settings, on_placed
+        self._reading = reading
         self._deaths = VerifierDeaths(
             job,
-            bus,
+            reading.end,
             settings.most_deaths,
             verifiers.isolation,
             verifiers.banned,
@@ -149,6 +150,7 @@ class FailOver:
         if not emitted:
             self._verifiers.banned.check(self._job.sampling)
         ask, message = self._job.ask, self._job.submission(emitted, self._settings.lease_s)
+        message.reader, message.tag = self._reading.subject, self._reading.tag
         failure: OutriderError | None = None
         for member in self._verifiers.candidates(ask, self._job.served, {self.verifier}):
             self._may_have_job[member.instance] = member

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 
 import msgspec
@@ -10,10 +10,9 @@ from outrider.gateway.filters import Passed
 from outrider.gateway.filters.chain import Chain
 from outrider.gateway.routing.job import Job
 from outrider.gateway.streams.answer import AnswerStream
-from outrider.mesh.bus import Bus
 from outrider.mesh.errors import OutriderError
 from outrider.mesh.registry import Member
-from outrider.wire.frames import WITHHELD, Finish, Frame, Usage, encode_frame
+from outrider.wire.frames import WITHHELD, Finish, Frame, Usage
 
 
 class FilteredFrames:
@@ -73,12 +72,12 @@ class FilteredFrames:
 class FilteredStream:
     """An `AnswerStream` that reads another one, ``inner``, and filters its frames.
 
-    Where a filter ends the answer, a frame on the job's subject tells gateways that resume the answer later, and the
-    verifier stops. If a filter fails, the stream fails with `Unavailable` and can be resumed.
+    Where a filter ends the answer, ``end`` gets the job's subject and a frame for all readers, and the verifier stops.
+    If a filter fails, the stream fails with `Unavailable` and can be resumed.
     """
 
-    def __init__(self, inner: AnswerStream, chain: Chain, bus: Bus) -> None:
-        self.job, self._inner, self._bus = inner.job, inner, bus
+    def __init__(self, inner: AnswerStream, chain: Chain, end: Callable[[str, Frame], None]) -> None:
+        self.job, self._inner, self._end = inner.job, inner, end
         self._filtered = FilteredFrames(inner.job, chain)
         self._failed: OutriderError | None = None
         self._stopped_at: int | None = None
@@ -160,6 +159,6 @@ class FilteredStream:
         if last.finish is Finish.FILTERED and source.finish is not Finish.FILTERED:
             end = last.first_index + len(last.tokens)
             mark = Frame(self.job.request_id, end, [], [], [], Finish.FILTERED, last.usage)
-            self._bus.publish(self.job.subject, encode_frame(mark))
+            self._end(self.job.subject, mark)
             await self._inner.close()
             self._stopped_at = max(0, end)

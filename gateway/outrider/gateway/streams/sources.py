@@ -10,13 +10,13 @@ from math import inf
 from outrider.gateway import metrics
 from outrider.gateway.routing.job import Job
 from outrider.gateway.routing.verifiers import Verifiers
+from outrider.gateway.streams.frame_reader import FrameReader
 from outrider.gateway.streams.inbox import Arrival, Inbox, InboxItem, LogEnd, Source, VerifierLost
 from outrider.gateway.streams.phases import TRANSITIONS, Event, Phase
-from outrider.mesh.bus import Bus, Message, Subscription
 from outrider.mesh.errors import Internal, OutriderError, Unavailable
 from outrider.mesh.registry import Member
 from outrider.mesh.telemetry import get_logger
-from outrider.wire.frames import Frame, decode_frame
+from outrider.wire.frames import Frame
 
 _log = get_logger("stream")
 
@@ -25,14 +25,15 @@ class FrameSources:
     """Collects the frames of ``job`` in one inbox, as they arrive: frames may repeat, overlap, be missing or early.
 
     Attributes:
+        reading: what the verifier is told of this reader.
         phase: where frames come from.
         loss: why the verifier is lost; None in phases in which it is not.
     """
 
-    def __init__(self, job: Job, verifiers: Verifiers, bus: Bus) -> None:
-        self._job, self._verifiers, self._bus = job, verifiers, bus
+    def __init__(self, job: Job, verifiers: Verifiers, reader: FrameReader) -> None:
+        self._job, self._verifiers, self._reader = job, verifiers, reader
         self._inbox = Inbox()
-        self._subscription: Subscription | None = None
+        self.reading = reader.reading(job.subject)
         self._follower: asyncio.Task[None] | None = None
         self.phase = Phase.UNPLACED
         self.loss: OutriderError | None = None
@@ -40,7 +41,7 @@ class FrameSources:
     @property
     def connected(self) -> bool:
         """Whether the broker is connected."""
-        return self._bus.connected
+        return self._reader.connected
 
     @property
     def following(self) -> bool:
@@ -52,17 +53,16 @@ class FrameSources:
         """Whether the reader waits with an empty inbox, for frames from the broker alone."""
         return self.phase is Phase.BROKER and self._inbox.reader_waits
 
-    async def subscribe(self, take_at_once: Callable[[Frame], bool]) -> None:
+    def read(self, take_at_once: Callable[[Frame], bool]) -> None:
         """Reads frames from the broker from now on; those that ``take_at_once`` accepts skip the inbox."""
 
-        def receive(message: Message) -> None:
-            frame = decode_frame(message.data)
+        def receive(frame: Frame) -> None:
             if take_at_once(frame):
                 self._inbox.note_activity()
             else:
                 self._inbox.put(Arrival(Source.BUS, frame))
 
-        self._subscription = await self._bus.subscribe(self._job.subject, receive)
+        self.reading.begin(receive)
 
     def replay(self, log: Sequence[Frame]) -> None:
         """Puts the frames of a ``log`` before all others."""
@@ -108,13 +108,11 @@ class FrameSources:
             pass
         return item
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Ends both sources."""
         self.end()
         self._inbox.close()
-        if self._subscription is not None:
-            await self._subscription.unsubscribe()
-            self._subscription = None
+        self.reading.close()
 
     def _is_stale(self, item: InboxItem | None) -> bool:
         """Whether ``item`` reports the loss of a verifier that is no longer followed."""

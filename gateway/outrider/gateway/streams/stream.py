@@ -11,11 +11,11 @@ from outrider.gateway.routing.job import Job
 from outrider.gateway.routing.verifiers import Verifiers
 from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.streams.failover import FailOver, OnPlaced, ignore_placement
+from outrider.gateway.streams.frame_reader import FrameReader
 from outrider.gateway.streams.inbox import InboxItem, LogEnd, Source, VerifierLost
 from outrider.gateway.streams.reassembly import Reassembly
 from outrider.gateway.streams.replay import failure_of
 from outrider.gateway.streams.sources import FrameSources
-from outrider.mesh.bus import Bus
 from outrider.mesh.errors import OutriderError, Unavailable
 from outrider.mesh.registry import Member
 from outrider.mesh.telemetry import get_logger
@@ -50,14 +50,14 @@ class TokenStream:
         self,
         job: Job,
         verifiers: Verifiers,
-        bus: Bus,
+        reader: FrameReader,
         settings: GatewaySettings,
         on_placed: OnPlaced = ignore_placement,
     ) -> None:
         self.job, self._settings = job, settings
-        self._sources = FrameSources(job, verifiers, bus)
+        self._sources = FrameSources(job, verifiers, reader)
         self._order = Reassembly(len(job.prompt) if job.sampling.echo else 0)
-        self._failover = FailOver(job, verifiers, bus, settings, on_placed)
+        self._failover = FailOver(job, verifiers, self._sources.reading, settings, on_placed)
         self._on_frame: Callable[[Frame], None] | None = None
         self.failed: OutriderError | None = None
         self.finished = self.expired_unstarted = False
@@ -99,7 +99,7 @@ class TokenStream:
 
     async def open(self) -> None:
         """As `AnswerStream.open`."""
-        await self._sources.subscribe(self._take_at_once)
+        self._sources.read(self._take_at_once)
         self._place(await self._failover.start(self._order.generated))
 
     async def attach(self, read_log: ReadLog, member: Member | None) -> LogSummary:
@@ -107,7 +107,7 @@ class TokenStream:
 
         If ``member`` is None or the log has a gap, another verifier goes on.
         """
-        await self._sources.subscribe(self._take_at_once)
+        self._sources.read(self._take_at_once)
         log = await read_log(self.job)
         if member is not None:
             self._failover.adopt(member)
@@ -135,7 +135,7 @@ class TokenStream:
         if cancel and not self.finished:
             self._failover.cancel()
         self._failover.close()
-        await self._sources.close()
+        self._sources.close()
         self._on_frame = None
 
     def follow(self, reason: str) -> None:
@@ -156,13 +156,16 @@ class TokenStream:
     def _place(self, had_job: bool) -> None:
         """Follows the verifier if the broker is away, or if the verifier says that it ``had_job`` before.
 
-        Such a verifier may have published its frames already, or its engine may have lost the job.
+        Such a verifier may have published its frames already, or its engine may have lost the job. A verifier of an
+        earlier version sends gateways no batches of frames.
         """
         self._sources.place()
         if not self._sources.connected:
             self.follow("disconnected")
         elif had_job:
             self.follow("known")
+        elif self.member is not None and not self.member.status.get("batches"):
+            self.follow("unbatched")
 
     def _take_at_once(self, frame: Frame) -> bool:
         """Hands ``frame`` to ``on_frame`` if it continues an undisturbed answer; False leaves it to `frames`."""

@@ -10,8 +10,7 @@ from contextlib import suppress
 from outrider.gateway.errors import FatalRequest
 from outrider.gateway.routing.banned_grammars import BannedGrammars
 from outrider.gateway.routing.job import Job
-from outrider.mesh.bus import Bus
-from outrider.wire.frames import Finish, Frame, encode_frame
+from outrider.wire.frames import Finish, Frame
 
 _ISOLATED_S = 5.0
 _CONFIRM_S = 3.0
@@ -27,22 +26,22 @@ class VerifierDeaths:
     A verifier whose connection broke may be behind a broken network: it is dead once ``is_gone`` says so of its
     instance. One death proves nothing: all requests of a verifier are lost with it. Before the death that
     would be number ``limit``, the request takes the gateway's ``isolation`` lock, which one suspected request holds at
-    a time, for at most ``isolated_s`` seconds. If a verifier dies during that time, the request ends and its grammar is
-    ``banned``. Without isolation the request ends after twice ``limit`` deaths, and no grammar is banned. A token
-    clears the count.
+    a time, for at most ``isolated_s`` seconds. If a verifier dies during that time, the request ends for all its
+    readers, by a frame that ``end`` gets, and its grammar is ``banned``. Without isolation the request ends after twice
+    ``limit`` deaths, and no grammar is banned. A token clears the count.
     """
 
     def __init__(
         self,
         job: Job,
-        bus: Bus,
+        end: Callable[[Frame], None],
         limit: int,
         isolation: asyncio.Lock,
         banned: BannedGrammars,
         is_gone: Callable[[str], bool],
         isolated_s: float = _ISOLATED_S,
     ) -> None:
-        self._job, self._bus, self._limit = job, bus, limit
+        self._job, self._end, self._limit = job, end, limit
         self._isolation, self._banned, self._isolated_s = isolation, banned, isolated_s
         self._is_gone = is_gone
         self._lost: dict[str, bool] = {}
@@ -102,5 +101,5 @@ class VerifierDeaths:
             self._banned.ban(self._job.sampling)
         why = f"{len(dead)} verifiers in a row died with this request and gave no token of it"
         end = Frame(self._job.request_id, 0, [], [], [], Finish.ERROR, error=why)
-        self._bus.publish(self._job.subject, encode_frame(end))
+        self._end(end)
         raise FatalRequest(why)

@@ -22,7 +22,7 @@ from outrider.mesh.registry import Member
 from outrider.mesh.service import Mesh, Service, run
 from outrider.v1 import verifier_pb2 as pb
 from outrider.v1 import verifier_pb2_grpc as pb_grpc
-from outrider.wire.frames import Finish, Frame, Usage, encode_frame, token_subject
+from outrider.wire.frames import Finish, Frame, Usage, encode_frame, encode_tagged, token_subject
 
 _TOKEN = 1
 _KEPT = 1024
@@ -71,6 +71,7 @@ class EchoService(Service, pb_grpc.VerifierServicer):
         status = self._tokenizer.status
         return {name: status[name] for name in ("model", "vocabulary", "context_length")} | {
             "load": 0,
+            "batches": True,
             "determinism": "strict",
             "lossy": False,
         }
@@ -86,8 +87,11 @@ class EchoService(Service, pb_grpc.VerifierServicer):
         self._kept[message.request_id] = frames
         if len(self._kept) > _KEPT:
             self._kept.popitem(last=False)
-        for frame in frames:
-            self._mesh.bus.publish(subject, frame)
+        if message.reader:
+            self._mesh.bus.publish(message.reader, encode_tagged([(message.tag, frame) for frame in frames]))
+        if message.stream_id or not message.reader:
+            for frame in frames:
+                self._mesh.bus.publish(subject, frame)
         return pb.SubmitResponse(instance=self._mesh.instance)
 
     async def Cancel(self, message: pb.CancelRequest, context: grpc.aio.ServicerContext) -> pb.CancelResponse:  # noqa: N802

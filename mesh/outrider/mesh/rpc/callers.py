@@ -17,6 +17,7 @@ MAY_CALL: Mapping[str, frozenset[str]] = {
     "outrider.v1.Verifier": frozenset({"gateway"}),
     "outrider.v1.Proposer": frozenset({"verifier"}),
     "outrider.v1.KvCache": frozenset({"verifier"}),
+    "outrider.v1.Calls": frozenset({"gateway"}),
     "grpc.reflection.v1.ServerReflection": EVERY,
     "grpc.reflection.v1alpha.ServerReflection": EVERY,
 }

@@ -8,6 +8,7 @@ from typing import Any
 
 import grpc
 from outrider.mesh.rpc import options
+from outrider.mesh.rpc.shared_stream import SharedChannel
 from outrider.mesh.security import Certificates, Identity, Material
 from outrider.mesh.security.grpc_tls import channel_credentials
 from outrider.mesh.security.refusals import refusal
@@ -26,8 +27,9 @@ class Channels:
     """Channels by address and expected kind, and the stubs on them."""
 
     def __init__(self) -> None:
-        self.stubs: dict[tuple[Callable[[grpc.aio.Channel], Any], str, str], Any] = {}
+        self.stubs: dict[tuple[Callable[[grpc.aio.Channel], Any], str, str, bool], Any] = {}
         self._channels: dict[tuple[str, str], grpc.aio.Channel] = {}
+        self._shared: dict[tuple[str, str], SharedChannel] = {}
         self._certificates: Certificates | None = None
         self._last_calls_s = LAST_CALLS_S
         self._watches: dict[grpc.aio.Channel, asyncio.Task[None]] = {}
@@ -38,6 +40,13 @@ class Channels:
         found = self._channels.get((address, kind))
         if found is None:
             found = self._channels[address, kind] = self._open(address, kind)
+        return found
+
+    def shared(self, address: str, kind: str) -> SharedChannel:
+        """What `get` returns, for unary calls that share a stream."""
+        found = self._shared.get((address, kind))
+        if found is None:
+            found = self._shared[address, kind] = SharedChannel(self.get(address, kind))
         return found
 
     def secure(self, certificates: Certificates, last_calls_s: float) -> None:
@@ -71,6 +80,8 @@ class Channels:
             if address.startswith(_SOCKET):
                 self._channels[address, kind] = each
             else:
+                if (shared := self._shared.pop((address, kind), None)) is not None:
+                    shared.retire()
                 task = asyncio.create_task(self._retire(each))
                 self._retirements.add(task)
                 task.add_done_callback(self._retirements.discard)

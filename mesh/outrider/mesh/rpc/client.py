@@ -35,13 +35,20 @@ async def call(method: Callable[..., Any], request: Any, timeout: float) -> Any:
         raise from_rpc(error) from None
 
 
-def stub(stub_type: Callable[[grpc.aio.Channel], S], address: str, kind: str = "") -> S:
-    """The running loop's stub of a generated class for the service at ``address``; see `channel`."""
-    stubs = _channels().stubs
-    cached: S | None = stubs.get((stub_type, address, kind))
+def stub(stub_type: Callable[[Any], S], address: str, kind: str = "", *, shared: bool = False) -> S:
+    """The running loop's stub of a generated class for the service at ``address``; see `channel`.
+
+    Unary calls of a ``shared`` stub travel in one stream (see `SharedChannel`).
+    """
+    channels = _channels()
+    cached: S | None = channels.stubs.get((stub_type, address, kind, shared))
     if cached is None:
-        opened = channel(address, kind)
-        cached = stubs[stub_type, address, kind] = stub_type(TracedChannel(opened) if tracing() else opened)
+        opened = channels.get(address, kind)
+        if tracing():
+            opened = TracedChannel(opened)
+        elif shared:
+            opened = channels.shared(address, kind)
+        cached = channels.stubs[stub_type, address, kind, shared] = stub_type(opened)
     return cached
 
 

@@ -94,12 +94,12 @@ async def _fail(method: str, context: Context, error: Exception) -> None:
         raise error
     if isinstance(error, NotImplementedError):
         await context.abort(grpc.StatusCode.UNIMPLEMENTED, f"{method} is not implemented")
-    failure = _failure(method, error)
+    failure = failure_of(method, error)
     metadata = context.trailing_metadata() or ()
     await context.abort(failure.code, failure.message, (*metadata, *trailing_metadata(failure)))
 
 
-def _failure(method: str, error: Exception) -> OutriderError:
+def failure_of(method: str, error: Exception) -> OutriderError:
     """The error to report to the caller; an unexpected one is logged and reported as internal."""
     if isinstance(error, OutriderError):
         return error

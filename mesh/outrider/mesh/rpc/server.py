@@ -11,10 +11,12 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from outrider.mesh.addresses import join, require_free
 from outrider.mesh.rpc import options
 from outrider.mesh.rpc.callers import Callers
+from outrider.mesh.rpc.exchange import Exchanges
 from outrider.mesh.rpc.handlers import Admit, guarded_handler, starting_handler
 from outrider.mesh.rpc.reflection import add_reflection
 from outrider.mesh.security import Certificates
 from outrider.mesh.security.grpc_tls import server_credentials
+from outrider.v1.calls_pb2_grpc import add_CallsServicer_to_server
 
 _STATUS = health_pb2.HealthCheckResponse
 
@@ -46,7 +48,9 @@ class Server:
         self.port = port
         self.socket = socket
         self._certificates, self._public, self._share = certificates, public, share
-        self._router = _Router(None if certificates is None or public else Callers(certificates).admit)
+        admit = None if certificates is None or public else Callers(certificates).admit
+        self._router = _Router(admit)
+        self._exchanges = Exchanges(self._router.unguarded, admit)
         self._health = health.aio.HealthServicer()
         self._server = grpc.aio.server(
             options=options.public(message_bytes, share=share) if public else options.SERVER,
@@ -54,6 +58,8 @@ class Server:
         )
         self._server.add_generic_rpc_handlers((self._router,))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        if not public:
+            add_CallsServicer_to_server(self._exchanges, self)
 
     @property
     def services(self) -> list[str]:
@@ -82,6 +88,7 @@ class Server:
     async def stop(self, grace: float) -> None:
         """Refuses new calls and gives those in flight ``grace`` seconds."""
         await self._health.enter_graceful_shutdown()
+        self._exchanges.stop()
         await self._server.stop(grace)
         if self.socket is not None:
             self.socket.unlink(missing_ok=True)
@@ -113,11 +120,17 @@ class _Router:
     def __init__(self, admit: Admit | None) -> None:
         self._admit = admit
         self.methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
+        self._unguarded: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
         self.generic: list[grpc.GenericRpcHandler[Any, Any]] = []
         self.open = False
 
     def add(self, method: str, handler: grpc.RpcMethodHandler[Any, Any]) -> None:
         self.methods[method] = guarded_handler(method, handler, self._admit)
+        if handler.unary_unary is not None:
+            self._unguarded[method] = handler
+
+    def unguarded(self, method: str) -> grpc.RpcMethodHandler[Any, Any] | None:
+        return self._unguarded.get(method)
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
         method = details.method

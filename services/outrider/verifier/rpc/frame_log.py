@@ -32,9 +32,26 @@ class StreamEntry(NamedTuple):
         return cls(message.tenant, message.stream_id, recalled.SerializeToString())
 
 
+class Reader(NamedTuple):
+    """The gateway that reads a request: its subject, and the tag by which it knows the request.
+
+    ``only`` says that nobody else reads the request's frames.
+    """
+
+    subject: str
+    tag: int
+    only: bool
+
+    @classmethod
+    def of(cls, message: verifier_pb2.SubmitRequest) -> Reader | None:
+        """The reader of a submitted request, if it has one."""
+        return cls(message.reader, message.tag, not message.stream_id) if message.reader else None
+
+
 @dataclass(slots=True)
 class _Log:
     tenant: str
+    reader: Reader | None = None
     entry: StreamEntry | None = None
     recorded: bool = False
     frames: list[bytes] = field(default_factory=list)
@@ -65,11 +82,11 @@ class FrameLog:
         self._held: OrderedDict[str, float] = OrderedDict()
         self._streams: dict[tuple[str, str], dict[str, None]] = {}
 
-    def open(self, request: str, tenant: str = "") -> None:
+    def open(self, request: str, tenant: str = "", reader: Reader | None = None) -> None:
         """Starts a log of a request of ``tenant``; it replaces a finished log of the same request."""
         self.discard(request)
         self._drop(request)
-        self._logs[request] = _Log(tenant)
+        self._logs[request] = _Log(tenant, reader)
 
     def add_entry(self, request: str, entry: StreamEntry) -> None:
         """Adds the entry of a request; does nothing for a request without a log."""
@@ -112,8 +129,8 @@ class FrameLog:
         """Whether the request has a log that is not finished."""
         return request in self._logs and self._logs[request].done_at is None
 
-    def append(self, request: str, frame: bytes, end: int, last: bool) -> None:
-        """Adds a frame whose tokens end before index ``end``; ``last`` finishes the log."""
+    def append(self, request: str, frame: bytes, end: int, last: bool) -> Reader | None:
+        """Adds a frame whose tokens end before index ``end``; ``last`` finishes the log. The request's reader."""
         log = self._logs[request]
         log.frames.append(frame)
         log.ends.append(end)
@@ -123,6 +140,7 @@ class FrameLog:
             self._bytes += log.size
             self._finish(request, log)
         log.news.set()
+        return log.reader
 
     def forget(self, tenant: str) -> int:
         """Drops the finished logs of a tenant; returns their number."""

@@ -14,7 +14,7 @@ from outrider.v1 import verifier_pb2_grpc as pb_grpc
 from outrider.verifier.grammars.grammar_compiler import Compiler
 from outrider.verifier.pages.announcements import PageAnnouncer
 from outrider.verifier.requests.conversion import check, lease_seconds, request_from_proto
-from outrider.verifier.rpc.frame_log import FrameLog, StreamEntry
+from outrider.verifier.rpc.frame_log import FrameLog, Reader, StreamEntry
 from outrider.verifier.rpc.leases import Leases
 from outrider.verifier.rpc.submissions import Submissions
 from outrider.verifier.tracing.trace import RequestTrace
@@ -69,7 +69,7 @@ class Methods(pb_grpc.VerifierServicer):
         if (span := kept_span()) is not None:
             request = replace(request, trace=RequestTrace(span))
         entry = StreamEntry.of(message) if message.stream_id else None
-        place = await self._submissions.submit(request, lease_s, entry)
+        place = await self._submissions.submit(request, lease_s, entry, Reader.of(message))
         expected_ms = min(round(place.first_s * 1e3), _INT32)
         return pb.SubmitResponse(queued_ahead=place.ahead, instance=self._instance, expected_ttft_ms=expected_ms)
 

@@ -17,11 +17,16 @@ from outrider.verifier.rpc.frame_log import FrameLog
 from outrider.verifier.rpc.leases import Leases
 from outrider.verifier.rpc.proposers import RemoteDrafting
 from outrider.verifier.tracing.trace import RequestTrace
-from outrider.wire.frames import encode_frame, token_subject
+from outrider.wire.frames import encode_frame, encode_tagged, token_subject
 
 _MEASURED_EVERY_S = 0.1
 """Seconds between updates of Prometheus's counters, which cost as much as a small model's step. The end of a request
 updates the counters at once."""
+_BATCH_BYTES = 512 << 10
+"""Bytes of frames in one message; the broker takes messages of a megabyte."""
+
+_Batches = dict[str, list[tuple[int, bytes]]]
+"""Tags and frames by the subject of the gateway that reads them."""
 
 
 class Publisher:
@@ -58,29 +63,47 @@ class Publisher:
         began = perf_counter()
         self._drafting.send(outcome)
         ended = False
+        batches: _Batches = {}
         for request, output in outcome.outputs:
             if not request.prefill_only:
                 ended |= output.finish is not None
                 if request.trace is None:
-                    self._send(request, output)
+                    self._send(request, output, batches)
                 else:
                     self._send_traced(request, request.trace, output, (outcome.spans or {}).get(request.id))
+        self._send_batches(batches)
         self.update_metrics(at_once=ended)
         self._metrics.publish_s += perf_counter() - began
         if not self._engine.load:
             self._idle.set()
 
-    def _send(self, request: Request, output: Output) -> None:
+    def _send(self, request: Request, output: Output, batches: _Batches) -> None:
+        """Publishes a frame for those who read the request alone, and adds it to the batch of its gateway."""
         last = output.finish is not None
         if last:
             self._leases.end(request.id)
         data = encode_frame(frame(output, self._instance))
-        self._bus.publish(token_subject(request.tenant, request.id, unfiltered=request.filtered), data)
-        self._log.append(request.id, data, output.first_index + len(output.tokens), last)
+        reader = self._log.append(request.id, data, output.first_index + len(output.tokens), last)
+        if reader is not None:
+            batches.setdefault(reader.subject, []).append((reader.tag, data))
+        if reader is None or not reader.only:
+            self._bus.publish(token_subject(request.tenant, request.id, unfiltered=request.filtered), data)
+
+    def _send_batches(self, batches: _Batches) -> None:
+        for subject, frames in batches.items():
+            first = size = 0
+            for place, (_, data) in enumerate(frames):
+                if size + len(data) > _BATCH_BYTES and place > first:
+                    self._bus.publish(subject, encode_tagged(frames[first:place]))
+                    first, size = place, 0
+                size += len(data)
+            self._bus.publish(subject, encode_tagged(frames[first:]))
 
     def _send_traced(self, request: Request, trace: RequestTrace, output: Output, step: SpanContext | None) -> None:
+        batches: _Batches = {}
         with trace.publishing(step, output):
-            self._send(request, output)
+            self._send(request, output, batches)
+            self._send_batches(batches)
         if output.finish is not None:
             trace.end(output)
 

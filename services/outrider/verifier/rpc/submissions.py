@@ -13,7 +13,7 @@ from outrider.engine.worker import Inbox
 from outrider.mesh.errors import AlreadyExists, DeadlineUnmeetable
 from outrider.verifier.metrics import Metrics
 from outrider.verifier.requests.refusals import queued
-from outrider.verifier.rpc.frame_log import FrameLog, StreamEntry
+from outrider.verifier.rpc.frame_log import FrameLog, Reader, StreamEntry
 from outrider.verifier.rpc.leases import Leases
 
 _ESTIMATE_EVERY_S = 0.5
@@ -36,7 +36,13 @@ class Submissions:
         self._loop = asyncio.get_running_loop()
         self._wait_s, self._estimated_at = 0.0, float("-inf")
 
-    async def submit(self, request: Request, lease_s: float = 0.0, entry: StreamEntry | None = None) -> QueuePlace:
+    async def submit(
+        self,
+        request: Request,
+        lease_s: float = 0.0,
+        entry: StreamEntry | None = None,
+        reader: Reader | None = None,
+    ) -> QueuePlace:
         """Queues a request and returns its place in the queue.
 
         The engine's thread opens the log and grants the lease if and only if the engine takes the request. So a caller
@@ -57,7 +63,7 @@ class Submissions:
                 raise
             if request.trace is not None:
                 request.trace.begin()
-            self._loop.call_soon_threadsafe(self._on_taken, request, lease_s, entry)
+            self._loop.call_soon_threadsafe(self._on_taken, request, lease_s, entry, reader)
             return place
 
         try:
@@ -87,9 +93,9 @@ class Submissions:
             wait_s, self._estimated_at = self._engine.estimate.queue(self._engine.scheduler), now
             self._wait_s = min(max(wait_s, 1.0), _MOST_RETRY_S)
 
-    def _on_taken(self, request: Request, lease_s: float, entry: StreamEntry | None) -> None:
+    def _on_taken(self, request: Request, lease_s: float, entry: StreamEntry | None, reader: Reader | None) -> None:
         """Opens the log and the lease, before the first frame is published and before the caller gets its answer."""
-        self._log.open(request.id, request.tenant)
+        self._log.open(request.id, request.tenant, reader)
         if entry is not None:
             self._log.add_entry(request.id, entry)
         if lease_s:

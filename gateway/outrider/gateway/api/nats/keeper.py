@@ -109,8 +109,9 @@ class Keeper:
 
     def _send(self, job: Job, frame: Frame) -> None:
         """Publishes ``frame`` for clients, and for gateways."""
-        for subject in {job.subject, job.reader_subject}:
-            self._bus.publish(subject, encode_frame(frame))
+        self._flights.reader.end(job.subject, frame)
+        if job.filters:
+            self._bus.publish(job.reader_subject, encode_frame(frame))
 
 
 async def _relay(frames: Sequence[Frame], relay: Relay, start: int) -> None:

@@ -26,7 +26,7 @@ from outrider.mesh.errors import Internal, InvalidRequest, OutriderError, Overlo
 from outrider.mesh.service import Mesh
 from outrider.mesh.telemetry import continued_span, get_logger, tracing
 from outrider.wire import subjects
-from outrider.wire.frames import Finish, Frame, encode_frame, token_subject
+from outrider.wire.frames import Finish, Frame, token_subject
 
 Work = Callable[[Query, Admission, dict[str, str]], Awaitable[None]]
 
@@ -159,7 +159,7 @@ class NatsRequests:
             end = Frame(key.request, 0, [], [], [], Finish.CANCELLED, error="the stream was cancelled")
             for unfiltered in (False, True):  # without the record nobody knows whether the request is filtered
                 subject = token_subject(key.tenant, key.request, unfiltered=unfiltered)
-                self._bus.publish(subject, encode_frame(end))
+                self._flights.reader.end(subject, end)
         await _answer(query, headers, {"request_id": key.request})
 
     def _description(self, flight: Flight) -> dict[str, Any]:
