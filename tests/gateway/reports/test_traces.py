@@ -48,21 +48,23 @@ class Here:
 
     def __init__(self, spans: InMemorySpanExporter, usage: Path) -> None:
         self._spans, self.usage_file = spans, usage
+        self._old: set[int] = set()
         self.url, self.verifier, self.nats_url = "", "", ""
 
     async def trace(self, root: str) -> Trace:
         """The spans of the one trace that has ``root``, once it is whole; they are then forgotten."""
         await eventually(lambda: Trace(self._of(root)).whole)
         found = Trace(self._of(root))
-        self._spans.clear()
+        self.forget()
         return found
 
     def finished(self) -> Sequence[ReadableSpan]:
-        """All spans that have ended since the last test."""
-        return self._spans.get_finished_spans()
+        """All spans of traces that began since the last test."""
+        return [span for span in self._spans.get_finished_spans() if span.context.trace_id not in self._old]
 
     def forget(self) -> None:
-        """Forgets them."""
+        """Forgets them, and what follows of their traces."""
+        self._old |= {span.context.trace_id for span in self._spans.get_finished_spans()}
         self._spans.clear()
 
     def _of(self, root: str) -> list[ReadableSpan]:
@@ -90,7 +92,7 @@ class Trace:
         counts = Counter(span.name for span in self.spans)
         return (
             counts["generate"] == counts["/outrider.v1.Verifier/Submit"] > 0
-            and counts["publish tok"] == counts["receive tok"]
+            and counts["publish frames"] == counts["receive frames"]
             and counts["draft"] > 0
         )
 
@@ -155,8 +157,8 @@ async def test_a_trace_goes_on_from_http_to_every_step_and_back_to_the_reader(he
     assert trace.path("queue") == [*submitted, "generate", "queue"]
     assert trace.path("draft") == [*submitted, "draft"]
     assert trace.way(trace.all("step")[0]) == [*submitted, "generate", "prefill", "step"]
-    last = trace.all("receive tok")[-1]
-    assert trace.way(last) == [*submitted, "generate", "decode", "step", "publish tok", "receive tok"]
+    last = trace.all("receive frames")[-1]
+    assert trace.way(last) == [*submitted, "generate", "decode", "step", "publish frames", "receive frames"]
     told = trace.attributes(generation)
     assert told.pop("gen_ai.response.id") == response.headers["x-request-id"]
     assert (told["gen_ai.operation.name"], told["gen_ai.request.model"]) == ("text_completion", MODEL)

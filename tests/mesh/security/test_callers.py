@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from outrider.mesh.rpc import Server, channel, close_channels, secure_channels
 from outrider.mesh.rpc.callers import EVERY, MAY_CALL
 from outrider.mesh.security import KINDS, Certificates
 from outrider.v1 import (
+    calls_pb2,
+    calls_pb2_grpc,
     inference_pb2,
     kvcache_pb2,
     kvcache_pb2_grpc,
@@ -40,6 +43,7 @@ SERVICES: dict[str, ServiceDescriptor] = {
         "KvCache": kvcache_pb2,
     }.items()
 }
+CALLS = calls_pb2.DESCRIPTOR.services_by_name["Calls"]
 MAY = {
     ("gateway", "Tokenizer"),
     ("gateway", "Verifier"),
@@ -99,6 +103,29 @@ async def test_a_kind_reaches_the_methods_that_it_may_call_and_no_others(
 
 
 @pytest.mark.parametrize("kind", KINDS)
+async def test_a_shared_stream_reaches_the_methods_that_its_caller_may_call_alone(
+    kind: str, certified: Certified, server: Server
+) -> None:
+    secure_channels(certified.certificates(kind))
+    methods = [each for service in SERVICES.values() for each in service.methods]
+    methods = [each for each in methods if not (each.server_streaming or each.client_streaming)]
+    paths = [f"/{method.containing_service.full_name}/{method.name}" for method in methods]
+    stream = calls_pb2_grpc.CallsStub(channel(f"127.0.0.1:{server.port}", "verifier")).Exchange(timeout=20)
+    if kind != "gateway":
+        assert await stream.code() is grpc.StatusCode.PERMISSION_DENIED
+        return
+    await stream.write(calls_pb2.CallBatch(calls=[calls_pb2.Call(number=i, method=m) for i, m in enumerate(paths)]))
+    await stream.done_writing()
+    codes: dict[str, int] = {}
+    with suppress(grpc.aio.AioRpcError):  # the servicers' methods, which do nothing, set the status of the stream
+        async for batch in stream:
+            codes |= {paths[answer.number]: answer.failure.code for answer in batch.answers}
+    denied, missing = grpc.StatusCode.PERMISSION_DENIED.value[0], grpc.StatusCode.UNIMPLEMENTED.value[0]
+    services = {path: path.split("/")[1].rpartition(".")[2] for path in paths}
+    assert codes == {path: missing if (kind, service) in MAY else denied for path, service in services.items()}
+
+
+@pytest.mark.parametrize("kind", KINDS)
 async def test_every_kind_may_ask_for_health(kind: str, certified: Certified, server: Server) -> None:
     secure_channels(certified.certificates(kind))
     stub = health_pb2_grpc.HealthStub(channel(f"127.0.0.1:{server.port}", "verifier"))
@@ -155,6 +182,6 @@ def test_the_documentation_has_the_table() -> None:
 def test_the_table_has_every_service_of_the_mesh_and_only_kinds_that_exist() -> None:
     public = inference_pb2.DESCRIPTOR.services_by_name["Inference"].full_name
     own = {name for name in MAY_CALL if name.startswith("outrider.")}
-    assert own == {service.full_name for service in SERVICES.values()}
+    assert own == {service.full_name for service in SERVICES.values()} | {CALLS.full_name}
     assert public not in own
     assert set().union(*MAY_CALL.values()) <= set(KINDS)

@@ -28,7 +28,7 @@ def test_a_long_answer_has_spans_of_its_first_steps_and_frames_only() -> None:
     names = Counter(span.name for span in exporter.get_finished_spans())
     assert names == {
         "step": MOST_STEPS,
-        "publish tok": MOST_STEPS,
+        "publish frames": MOST_STEPS,
         "queue": 1,
         "prefill": 1,
         "decode": 1,

@@ -155,7 +155,7 @@ def decode_end(data: bytes) -> tuple[str, Frame]:
 
 def frames_subject(gateway: str) -> str:
     """NATS subject on which a gateway, by its instance or ``*`` for all, gets the frames of its requests."""
-    return f"outrider.frames.{gateway}"
+    return f"frames.{gateway}"
 
 
 def token_subject(tenant: str, request: str, *, unfiltered: bool = False) -> str:

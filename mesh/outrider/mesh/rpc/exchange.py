@@ -16,6 +16,8 @@ from outrider.v1.calls_pb2_grpc import CallsServicer
 Find = Callable[[str], "grpc.RpcMethodHandler[Any, Any] | None"]
 """The unary handler of a method, without guards; None if there is none."""
 
+_UNIMPLEMENTED = grpc.StatusCode.UNIMPLEMENTED.value[0]
+
 
 class Exchanges(CallsServicer):
     """Runs calls of shared streams by the handlers that ``find`` finds, for callers that ``admit`` admits."""
@@ -93,6 +95,8 @@ class _Exchange:
     async def _run(self, call: pb.Call) -> None:
         try:
             answer = pb.Answer(number=call.number, response=await self._answer(call.method, call.request))
+        except NotImplementedError:
+            answer = pb.Answer(number=call.number, failure=pb.Failure(code=_UNIMPLEMENTED, message=call.method))
         except Exception as error:
             answer = pb.Answer(number=call.number, failure=_failure(failure_of(call.method, error)))
         self._running.pop(call.number, None)

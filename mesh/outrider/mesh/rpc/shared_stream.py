@@ -24,7 +24,7 @@ _CODES = {code.value[0]: code for code in grpc.StatusCode}
 class SharedChannel:
     """What a stub needs of ``channel``. Its unary calls share one stream; all others are as on ``channel``.
 
-    A unary call is alone on ``channel`` if its request is large, and after `retire`. All are where the service lacks the
+    A unary call is alone on ``channel`` if its request is large, and after `retire`. All are if the service lacks the
     method `Exchange`: services of earlier versions do.
     """
 

@@ -55,7 +55,7 @@ class RequestTrace:
             return nullcontext()
         attributes = {"messaging.system": "nats", "outrider.tokens": len(output.tokens)}
         parent = step or self._whole.get_span_context()
-        return continued_span(parent, "publish tok", kind=SpanKind.PRODUCER, attributes=attributes)
+        return continued_span(parent, "publish frames", kind=SpanKind.PRODUCER, attributes=attributes)
 
     def end(self, output: Output) -> None:
         """The last ``output`` of the request is published."""
