@@ -15,11 +15,12 @@ from outrider.mesh.registry import Registry
 from outrider.mesh.rpc import channel, close_channels
 from outrider.v1 import sampling_pb2, verifier_pb2_grpc
 from outrider.v1 import verifier_pb2 as pb
-from outrider.wire.frames import Finish, Frame, decode_frame, token_subject
+from outrider.wire.frames import Finish, Frame, decode_frame, decode_tagged, frames_subject, token_subject
 from outrider.wire.ids import pack_ids
 
 from tests.processes import ServiceProcess, running
 from tests.toy_model import save_toy
+from tests.waiting import eventually
 
 VOCABULARY = 50
 Stub = verifier_pb2_grpc.VerifierStub
@@ -93,6 +94,23 @@ async def test_frames_reach_subscribers_and_followers_alike(bus: Bus, stub: Stub
     late = await follow(stub, "alike", start=150)
     assert late[0].first_index + len(late[0].tokens) > 150
     assert late[-1] == followed[-1]
+
+
+async def test_a_gateway_gets_the_frames_of_its_requests_and_clients_those_of_a_stream(bus: Bus, stub: Stub) -> None:
+    batches: list[list[tuple[int, Frame]]] = []
+    published: list[Frame] = []
+    await bus.subscribe(frames_subject("reading"), lambda message: batches.append(decode_tagged(message.data)))
+    await bus.subscribe(token_subject("t", "*"), lambda message: published.append(decode_frame(message.data)))
+    for tag, (name, stream) in enumerate((("whole", ""), ("stream", "stream"))):
+        request = message(name)
+        request.reader, request.tag, request.stream_id = frames_subject("reading"), tag, stream
+        await stub.Submit(request)
+        followed = await follow(stub, name)
+        await eventually(lambda: batches and batches[-1][-1][1].finish is not None)
+        assert [tagged for batch in batches for tagged in batch] == [(tag, each) for each in followed]
+        batches.clear()
+    await eventually(lambda: published and published[-1].finish is not None)
+    assert {each.request for each in published} == {"stream"}
 
 
 async def test_guesses_at_random_change_nothing(stub: Stub) -> None:

@@ -144,7 +144,8 @@ async def test_frames_that_come_too_early_or_again_change_nothing(mesh: Stack, e
             for first in (LENGTH, 0):
                 frame = Frame(stream.id, first, [7], ["?"], [""])
                 subject, tag = seen[stream.id]
-                bus.publish(subject, encode_tagged([(tag, encode_frame(frame))]))
+                (batch,) = encode_tagged([(tag, encode_frame(frame))])
+                bus.publish(subject, batch)
     await bus.close()
     assert stream.tokens == expected[0].tokens
     assert stream.finish == "length"

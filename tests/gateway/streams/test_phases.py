@@ -9,6 +9,7 @@ from itertools import cycle
 from math import inf
 from typing import Any, NamedTuple
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from outrider.gateway.admission.caller import Caller
@@ -150,6 +151,27 @@ class Reading:
             self.stream.follow(reason)
 
 
+def _job(end_by: float = inf) -> Job:
+    sampling, served = SamplingParams(seed=7, max_tokens=LENGTH).to_proto(), ServedModel("m", "v", 999)
+    return Job("r", served, [1, 2], sampling, Speculation(), Caller(), deadlines=Deadlines(end_by=end_by))
+
+
+def test_a_stream_follows_a_verifier_that_sends_gateways_no_batches_of_frames() -> None:
+    """Verifiers of earlier versions do not."""
+
+    async def main() -> None:
+        world = World(_job(), 1, cycle([0.01]))
+        (verifier,) = world.all
+        verifier.member = msgspec.structs.replace(verifier.member, status={"heartbeats": True})
+        world.to_drop = LENGTH
+        reader = Reading(world, "new", at_once=False, slow=0.0)
+        await reader.outcome()
+        assert world.follows == 1
+        await reader.stream.close()
+
+    virtual_time.run(main(), list)
+
+
 @settings(max_examples=1000)
 @given(
     failures=st.lists(FAILURES, max_size=8),
@@ -172,9 +194,7 @@ def test_a_stream_reads_or_ends_whatever_fails_and_holds_no_source_that_has_ende
     readers: list[Reading] = []
 
     async def main() -> None:
-        sampling, served = SamplingParams(seed=7, max_tokens=LENGTH).to_proto(), ServedModel("m", "v", 999)
-        job = Job("r", served, [1, 2], sampling, Speculation(), Caller(), deadlines=Deadlines(end_by=end_by))
-        world = World(job, 2, cycle(delays))
+        world = World(_job(end_by), 2, cycle(delays))
         readers.append(reader := Reading(world, start, at_once, slow))
         world.spawn(_fail(world, reader.stream, failures))
         try:

@@ -49,9 +49,10 @@ async def serving(server: Server) -> AsyncIterator[str]:
     await server.stop(0)
 
 
-async def describe(address: str, kind: str = "tokenizer") -> str:
+async def describe(address: str, kind: str = "tokenizer", *, shared: bool = False) -> str:
     """The serial number of this process's certificate, as the server sees it."""
-    answer = await call(stub(rpc.TokenizerStub, address, kind).Describe, pb.DescribeTokenizerRequest(), 10)
+    described = stub(rpc.TokenizerStub, address, kind, shared=shared)
+    answer = await call(described.Describe, pb.DescribeTokenizerRequest(), 10)
     return str(answer.model)
 
 

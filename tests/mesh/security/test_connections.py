@@ -95,6 +95,20 @@ async def test_a_replaced_channel_is_closed_when_its_last_call_has_ended(certifi
         await eventually(lambda: old.get_state() is grpc.ChannelConnectivity.SHUTDOWN)
 
 
+async def test_a_shared_stream_goes_with_its_certificate_once_its_calls_are_answered(certified: Certified) -> None:
+    tokenizer, gateway = certified.certificates("tokenizer"), certified.certificates("gateway")
+    async with serving(Server(certificates=tokenizer)) as address:
+        secure_channels(gateway, last_calls_s=0.0)
+        old, before = channel(address, "tokenizer"), serial(gateway.files)
+        asked = [asyncio.create_task(describe(address, shared=True)) for _ in range(STREAMS)]
+        await asyncio.sleep(0)  # the calls begin
+        certified.rotate()
+        assert gateway.refresh()
+        assert await asyncio.gather(*asked) == [before] * STREAMS
+        assert await describe(address, shared=True) == serial(gateway.files) != before
+        await eventually(lambda: old.get_state() is grpc.ChannelConnectivity.SHUTDOWN)
+
+
 async def test_a_public_server_has_tls_and_takes_callers_without_certificates(certified: Certified) -> None:
     certificates = certified.certificates("gateway")
     async with serving(Server(certificates=certificates, public=True)) as address:

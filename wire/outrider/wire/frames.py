@@ -6,7 +6,7 @@ idempotent by ``(request, first_index)``: a reader keeps the next index it wants
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
 import msgspec
@@ -117,6 +117,9 @@ class Frame(msgspec.Struct, array_like=True, frozen=True):
     drafts: list[Draft] | None = None
 
 
+BATCH_BYTES = 512 << 10
+"""Most bytes of frames in one message; a broker takes messages of a megabyte as it is shipped."""
+
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Frame)
 _tagged_decoder = msgspec.msgpack.Decoder(list[tuple[int, Frame]])
@@ -133,8 +136,21 @@ def decode_frame(data: bytes) -> Frame:
     return _decoder.decode(data)
 
 
-def encode_tagged(frames: Sequence[tuple[int, bytes]]) -> bytes:
-    """Encoded frames for one gateway, each with the tag that the gateway gave its request, as one message."""
+def encode_tagged(frames: Sequence[tuple[int, bytes]], most_bytes: int = BATCH_BYTES) -> Iterator[bytes]:
+    """Encoded frames for one gateway, each with the tag that the gateway gave its request, in as few messages.
+
+    A message has at most ``most_bytes`` of frames, or one frame.
+    """
+    first = size = 0
+    for place, (_, data) in enumerate(frames):
+        if size + len(data) > most_bytes and place > first:
+            yield _tagged(frames[first:place])
+            first, size = place, 0
+        size += len(data)
+    yield _tagged(frames[first:])
+
+
+def _tagged(frames: Sequence[tuple[int, bytes]]) -> bytes:
     return _encoder.encode([(tag, msgspec.Raw(data)) for tag, data in frames])
 
 

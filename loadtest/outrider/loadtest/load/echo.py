@@ -88,7 +88,8 @@ class EchoService(Service, pb_grpc.VerifierServicer):
         if len(self._kept) > _KEPT:
             self._kept.popitem(last=False)
         if message.reader:
-            self._mesh.bus.publish(message.reader, encode_tagged([(message.tag, frame) for frame in frames]))
+            for batch in encode_tagged([(message.tag, frame) for frame in frames]):
+                self._mesh.bus.publish(message.reader, batch)
         if message.stream_id or not message.reader:
             for frame in frames:
                 self._mesh.bus.publish(subject, frame)

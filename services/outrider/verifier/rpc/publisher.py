@@ -22,9 +22,6 @@ from outrider.wire.frames import encode_frame, encode_tagged, token_subject
 _MEASURED_EVERY_S = 0.1
 """Seconds between updates of Prometheus's counters, which cost as much as a small model's step. The end of a request
 updates the counters at once."""
-_BATCH_BYTES = 512 << 10
-"""Bytes of frames in one message; the broker takes messages of a megabyte."""
-
 _Batches = dict[str, list[tuple[int, bytes]]]
 """Tags and frames by the subject of the gateway that reads them."""
 
@@ -91,13 +88,8 @@ class Publisher:
 
     def _send_batches(self, batches: _Batches) -> None:
         for subject, frames in batches.items():
-            first = size = 0
-            for place, (_, data) in enumerate(frames):
-                if size + len(data) > _BATCH_BYTES and place > first:
-                    self._bus.publish(subject, encode_tagged(frames[first:place]))
-                    first, size = place, 0
-                size += len(data)
-            self._bus.publish(subject, encode_tagged(frames[first:]))
+            for message in encode_tagged(frames):
+                self._bus.publish(subject, message)
 
     def _send_traced(self, request: Request, trace: RequestTrace, output: Output, step: SpanContext | None) -> None:
         batches: _Batches = {}
