@@ -63,7 +63,8 @@ _GATEWAY = (
     | writing(prompts.BUCKET)
     | publishing(STREAMS_TAKEN, STREAMS_ENDED, GRAMMARS_CONDEMNED, f"{inbox(CLIENT)}.>", f"{inbox(ADMIN)}.>")
     | subscribing(STREAMS_TAKEN, STREAMS_ENDED, GRAMMARS_CONDEMNED, news_subject("*"))
-    | subscribing(token_subject("*", "*"), frames_subject("*"))
+    | subscribing(frames_subject("*"))
+    | subscribing(token_subject("*", "*"))  # gateways of earlier versions
     | subscribing(*REQUESTS, _DISCOVERY)
     | subscribing(CALLOUT)
     | publishing(_CALLOUT_REPLIES)

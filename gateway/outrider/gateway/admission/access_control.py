@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from math import ceil
 
@@ -25,6 +26,8 @@ from outrider.mesh.telemetry.audit_record import Event
 from outrider.wire.tenants import parse_key
 
 Network = IPv4Network | IPv6Network
+_ADDRESSES = 4096
+"""Addresses that are kept parsed."""
 
 
 _AUDITED: tuple[tuple[type[OutriderError], Event], ...] = (
@@ -186,6 +189,7 @@ def client_address(peer: str, forwarded: Iterable[str], trusted: Sequence[Networ
     return address
 
 
+@lru_cache(_ADDRESSES)
 def _address(text: str) -> Address | None:
     try:
         address = ip_address(text.strip())
