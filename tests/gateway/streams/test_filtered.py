@@ -175,7 +175,7 @@ class _Broken:
 
 
 async def test_a_stream_whose_filter_fails_shows_nothing_and_may_be_resumed() -> None:
-    inner = CachedStream(job(), [frame(["a"])], lambda: None)
+    inner = CachedStream(job(), [frame(["a"])])
     stream = FilteredStream(inner, Chain([Setup("broken", _Broken, 5.0, fail_open=False)]), _End())
     await stream.open()
     with pytest.raises(Unavailable, match="a text could not be filtered") as caught:
@@ -187,12 +187,12 @@ async def test_a_stream_whose_filter_fails_shows_nothing_and_may_be_resumed() ->
 async def test_where_a_filter_ends_an_answer_its_cost_ends_too_and_all_readers_hear_of_it() -> None:
     end = _End()
     end = _End()
-    inner = CachedStream(job(), [frame(["Use", " sk-abcdefghijklmnopqrst", "u", "v", "w"])], lambda: None)
+    inner = CachedStream(job(), [frame(["Use", " sk-abcdefghijklmnopqrst", "u", "v", "w"])])
     stream = FilteredStream(inner, guard(), end)
     (frames,) = [frames async for frames in stream.frames()]
     assert frames[-1].finish is Finish.FILTERED
     assert (stream.finished, stream.spent, inner.spent) == (True, 5, 5)
-    inner = CachedStream(job(), [frame(["Use AKIAABCDEFGHIJKLMNOP", " ", "more"])], lambda: None)
+    inner = CachedStream(job(), [frame(["Use AKIAABCDEFGHIJKLMNOP", " ", "more"])])
     stream = FilteredStream(inner, guard(), end)
     (frames,) = [frames async for frames in stream.frames()]
     assert (frames[-1].usage, stream.spent, inner.spent) == (Usage(2, 2, accepted_tokens=1, steps=1), 2, 3)
@@ -201,5 +201,5 @@ async def test_where_a_filter_ends_an_answer_its_cost_ends_too_and_all_readers_h
 
 
 async def test_an_answer_without_filters_is_read_as_ever() -> None:
-    plain = CachedStream(msgspec.structs.replace(job(), filters=()), [frame(["a"])], lambda: None)
+    plain = CachedStream(msgspec.structs.replace(job(), filters=()), [frame(["a"])])
     assert Filtering(GatewaySettings(), _End()).wrap(plain) is plain

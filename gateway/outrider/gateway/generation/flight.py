@@ -49,6 +49,8 @@ class Flight:
         self._settling: asyncio.Task[None] | None = None
         self._withdrawn: OutriderError | None = None
         self._waiting: asyncio.Task[Any] | None = None
+        for stream in streams:
+            stream.on_placed = self._on_placed
 
     @property
     def key(self) -> Key:
@@ -102,7 +104,7 @@ class Flight:
             self._waiting.cancel()
         return True
 
-    def on_placed(self) -> None:
+    def _on_placed(self) -> None:
         """Notes that a verifier has taken a choice for this flight: it owns the request, and the record changes."""
         self.owned = True
         self.recording.write()

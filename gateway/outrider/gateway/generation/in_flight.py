@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-import weakref
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
@@ -33,13 +31,11 @@ from outrider.gateway.routing.verifiers import Verifiers
 from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.sharing import AnswerPool
 from outrider.gateway.streams.answer import AnswerStream
-from outrider.gateway.streams.failover import OnPlaced
 from outrider.gateway.streams.frame_reader import FrameReader
 from outrider.gateway.streams.stream import LogSummary, TokenStream
 from outrider.mesh.errors import AlreadyExists, OutriderError
 from outrider.mesh.service import Mesh
 
-S = TypeVar("S", bound=AnswerStream)
 T = TypeVar("T")
 
 _TAKEOVER_S = 5.0
@@ -120,8 +116,9 @@ class Flights:
         await charge.begin(prompts, [job.sampling.max_tokens for job in jobs])
         # a record that the ledger does not take is kept by the verifier of the job itself, so the answer is not shared
         make = self._generate if resumable and self.catalog.trouble is not None else self._pool.stream
-        launch = _Launch(key, record, charge, admission.began, resumable=resumable, operation=operation)
-        flight, streams = self._launch(launch, jobs, make)
+        streams = [make(job) for job in _prepared(jobs, key, record if resumable else None)]
+        recording = Recording(key, record, streams, self.catalog.writer, resumable=resumable, recorded=False)
+        flight = self._launch(recording, streams, charge, admission.began, operation)
         try:
             await _all([stream.open() for stream in streams])
             await flight.recording.wait_written()
@@ -142,8 +139,9 @@ class Flights:
         jobs = record.jobs(key.request, admission.caller)
         self.filtering.require(jobs[0])
         charge = Charge(admission, self._bills, key.bill, new_payer(), shared=True)
-        launch = _Launch(key, record, charge, admission.began, taken_over=True)
-        flight, streams = self._launch(launch, jobs, self._generate)
+        streams = [self._generate(job) for job in _prepared(jobs, key, record)]
+        recording = Recording(key, record, streams, self.catalog.writer, resumable=True, recorded=True)
+        flight = self._launch(recording, streams, charge, admission.began, owned=False)
         members = [self.verifiers.find(instance, admission.caller.residency) for instance in verifiers]
         try:
             pairs = zip(streams, members, strict=True)
@@ -193,33 +191,26 @@ class Flights:
         return any(flight.key == key for flight in self._flights)
 
     def _launch(
-        self, launch: _Launch, jobs: Iterable[Job], make: Callable[[Job, OnPlaced], S]
-    ) -> tuple[Flight, list[S]]:
-        """A new flight, and its streams before they are filtered, which ``make`` makes."""
-        launched: list[weakref.ref[Flight]] = []  # weak: streams and flights in a cycle would wait for a collection
-
-        def on_placed() -> None:
-            for flight in filter(None, (each() for each in launched)):
-                flight.on_placed()
-
-        streams = [make(job, on_placed) for job in launch.prepared(jobs)]
-        recording = Recording(
-            launch.key,
-            launch.record,
-            streams,
-            self.catalog.writer,
-            resumable=launch.resumable,
-            recorded=launch.taken_over,
-        )
+        self,
+        recording: Recording,
+        streams: Sequence[AnswerStream],
+        charge: Charge,
+        began: float,
+        operation: str = "",
+        *,
+        owned: bool = True,
+    ) -> Flight:
+        """A new flight of ``streams``, which are not filtered yet; the rest is as in `Flight` and `MeasuredRequest`."""
+        record = recording.record
+        prompts = record.prompt_tokens[:: record.answers]
+        request = MeasuredRequest(record.served.name, recording.key.tenant, began, prompts, record.choices, operation)
         shown = [self.filtering.wrap(stream) for stream in streams]
-        meter = RequestMeter(self._meters, launch.measured)
-        flight = Flight(recording, launch.charge, shown, meter, owned=not launch.taken_over)
-        launched.append(weakref.ref(flight))
+        flight = Flight(recording, charge, shown, RequestMeter(self._meters, request), owned=owned)
         self._flights.add(flight)
-        return flight, streams
+        return flight
 
-    def _generate(self, job: Job, on_placed: OnPlaced) -> TokenStream:
-        return TokenStream(job, self.verifiers, self.reader, self._settings, on_placed)
+    def _generate(self, job: Job) -> TokenStream:
+        return TokenStream(job, self.verifiers, self.reader, self._settings)
 
     async def _reserve(self, flight: Flight, charge: Charge, logged: Sequence[LogSummary]) -> None:
         """Reserves tokens and slots; if the earlier gateway still holds slots, announces the takeover and waits."""
@@ -260,32 +251,12 @@ class Flights:
         self._upkeep.follow("lost", instance)
 
 
-@dataclass(frozen=True)
-class _Launch:
-    """The parts of a new flight; one that is ``taken_over`` has a record in the ledger and another owner."""
-
-    key: Key
-    record: Record
-    charge: Charge
-    began: float
-    resumable: bool = True
-    taken_over: bool = False
-    operation: str = ""
-
-    @property
-    def measured(self) -> MeasuredRequest:
-        """The request as its meter knows it."""
-        record = self.record
-        prompts = record.prompt_tokens[:: record.answers]
-        name = record.served.name
-        return MeasuredRequest(name, self.key.tenant, self.began, prompts, record.choices, self.operation)
-
-    def prepared(self, jobs: Iterable[Job]) -> list[Job]:
-        """``jobs`` that begin now, with the stream's id and record, which their verifiers keep for other gateways."""
-        fields: dict[str, Any] = {"begun": time.monotonic()}
-        if self.resumable:
-            fields |= {"stream_id": self.key.request, "record": self.record.encode_for_verifier()}
-        return [msgspec.structs.replace(job, **fields) for job in jobs]
+def _prepared(jobs: Iterable[Job], key: Key, record: Record | None) -> list[Job]:
+    """``jobs`` that begin now, with the stream's id and ``record``, which their verifiers keep for other gateways."""
+    fields: dict[str, Any] = {"begun": time.monotonic()}
+    if record is not None:
+        fields |= {"stream_id": key.request, "record": record.encode_for_verifier()}
+    return [msgspec.structs.replace(job, **fields) for job in jobs]
 
 
 async def _all(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:

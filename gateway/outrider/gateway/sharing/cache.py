@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 
 import msgspec
 from outrider.gateway.routing.job import Job
-from outrider.gateway.streams.failover import OnPlaced
+from outrider.gateway.streams.answer import OnPlaced, ignore_placement
 from outrider.mesh.errors import OutriderError
 from outrider.mesh.registry import Member
 from outrider.wire.frames import Finish, Frame, encode_frame
@@ -91,14 +91,15 @@ class CachedStream:
     verifier = holder = ""
     expired_unstarted = False
 
-    def __init__(self, job: Job, frames: Sequence[Frame], on_placed: OnPlaced) -> None:
-        self.job, self._frames, self._on_placed = job, list(frames), on_placed
+    def __init__(self, job: Job, frames: Sequence[Frame]) -> None:
+        self.job, self._frames = job, list(frames)
+        self.on_placed: OnPlaced = ignore_placement
         self.spent, self.finished, self.placed = 0, False, False
 
     async def open(self) -> None:
         """Counts as placed at once."""
         self.placed = True
-        self._on_placed()
+        self.on_placed()
 
     async def frames(self) -> AsyncGenerator[list[Frame], None]:
         """All frames together."""
@@ -108,7 +109,8 @@ class CachedStream:
             yield self._frames
 
     async def close(self, *, cancel: bool = True) -> None:
-        """There is nothing to release."""
+        """Releases nothing but the flight."""
+        self.on_placed = ignore_placement
 
     def follow(self, reason: str) -> None:
         """There is no verifier to follow."""

@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 from outrider.gateway.routing.job import Job
 from outrider.gateway.sharing.shared_generation import SharedGeneration
-from outrider.gateway.streams.failover import OnPlaced
+from outrider.gateway.streams.answer import OnPlaced, ignore_placement
 from outrider.gateway.streams.frame_reader import FrameReader
 from outrider.gateway.streams.replay import failure_of
 from outrider.gateway.streams.stream import TokenStream
@@ -34,12 +34,11 @@ class CoalescedStream:
         shared: SharedGeneration,
         generate_alone: Callable[[], TokenStream],
         reader: FrameReader,
-        on_placed: OnPlaced,
         *,
         leads: bool,
     ) -> None:
         self.job, self._shared, self._generate_alone = job, shared, generate_alone
-        self._on_placed, self._leads = on_placed, leads
+        self._leads, self._on_placed = leads, ignore_placement
         self._ends = reader.reading(job.subject)
         self._cancelled: Cancelled | None = None
         self._alone: TokenStream | None = None
@@ -47,6 +46,17 @@ class CoalescedStream:
         self._left = self._opened = self.finished = False
         self.failed: OutriderError | None = None
         shared.enter()
+
+    @property
+    def on_placed(self) -> OnPlaced:
+        """As `AnswerStream.on_placed`; the leader's is that of the shared generation."""
+        return self._on_placed
+
+    @on_placed.setter
+    def on_placed(self, on_placed: OnPlaced) -> None:
+        self._on_placed = on_placed
+        if self._leads:
+            self._shared.on_placed(on_placed)
 
     @property
     def verifier(self) -> str:
@@ -93,6 +103,7 @@ class CoalescedStream:
 
     async def close(self, *, cancel: bool = True) -> None:
         """As `AnswerStream.close`; the generation goes on for its other readers."""
+        self.on_placed = ignore_placement
         if not self._left:
             self._left = True
             await self._shared.leave(cancel=cancel)
@@ -138,6 +149,7 @@ class CoalescedStream:
             return frames
 
         self._alone, self._skip = self._generate_alone(), self._read
+        self._alone.on_placed = self._on_placed
         await self._alone.attach(read_log, None)
 
     async def _frames_alone(self, stream: TokenStream) -> AsyncGenerator[list[Frame], None]:

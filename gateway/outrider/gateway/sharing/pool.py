@@ -12,13 +12,12 @@ from outrider.gateway.sharing.cache import AnswerCache, CachedStream, repeatable
 from outrider.gateway.sharing.coalesced_stream import CoalescedStream
 from outrider.gateway.sharing.shared_generation import SharedGeneration
 from outrider.gateway.streams.answer import AnswerStream
-from outrider.gateway.streams.failover import OnPlaced
 from outrider.gateway.streams.frame_reader import FrameReader
 from outrider.gateway.streams.stream import TokenStream
 from outrider.v1.sampling_pb2 import SamplingParams
 from outrider.wire.ids import pack_ids
 
-Generate = Callable[[Job, OnPlaced], TokenStream]
+Generate = Callable[[Job], TokenStream]
 
 
 class AnswerPool:
@@ -32,24 +31,24 @@ class AnswerPool:
         self._running: dict[tuple[object, ...], SharedGeneration] = {}
         self._cache = AnswerCache(settings.cache_bytes, settings.cache_s)
 
-    def stream(self, job: Job, on_placed: OnPlaced) -> AnswerStream:
+    def stream(self, job: Job) -> AnswerStream:
         """The stream to read the answer to ``job`` from."""
         if not job.shareable or not (self._settings.coalesce or self._settings.cache_bytes):
-            return self._generate(job, on_placed)
+            return self._generate(job)
         key = answer_key(job)
         if (frames := self._cache.get(key)) is not None:
             metrics.shared.labels("cache").inc()
-            return CachedStream(job, frames, on_placed)
+            return CachedStream(job, frames)
 
         def generate_alone() -> TokenStream:
-            return self._generate(job, on_placed)
+            return self._generate(job)
 
         running = self._running.get(_running_key(key, job)) if self._settings.coalesce else None
         if running is not None:
             metrics.shared.labels("flight").inc()
-            return CoalescedStream(job, running, generate_alone, self._reader, on_placed, leads=False)
-        shared = self._begin(key, job, on_placed)
-        return CoalescedStream(job, shared, generate_alone, self._reader, on_placed, leads=True)
+            return CoalescedStream(job, running, generate_alone, self._reader, leads=False)
+        shared = self._begin(key, job)
+        return CoalescedStream(job, shared, generate_alone, self._reader, leads=True)
 
     def forget(self, tenant: str) -> int:
         """Drops a tenant's answers from the cache; returns their number."""
@@ -59,7 +58,7 @@ class AnswerPool:
         """Drops the answers in the cache whose time is over."""
         self._cache.expire()
 
-    def _begin(self, key: bytes, job: Job, on_placed: OnPlaced) -> SharedGeneration:
+    def _begin(self, key: bytes, job: Job) -> SharedGeneration:
         """Starts a generation that later jobs may share."""
         place = _running_key(key, job)
 
@@ -69,7 +68,7 @@ class AnswerPool:
             if self._settings.cache_fast or repeatable(generation.member):
                 self._cache.put(key, generation.frames, job.caller.tenant)
 
-        self._running[place] = shared = SharedGeneration(self._generate(job, on_placed), on_end)
+        self._running[place] = shared = SharedGeneration(self._generate(job), on_end)
         return shared
 
 

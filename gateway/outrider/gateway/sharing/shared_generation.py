@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
 
+from outrider.gateway.streams.answer import OnPlaced
 from outrider.gateway.streams.stream import TokenStream
 from outrider.mesh.errors import Internal, OutriderError, Unavailable
 from outrider.mesh.registry import Member
@@ -51,6 +52,10 @@ class SharedGeneration:
     def lease(self) -> tuple[str, Member] | None:
         """As `AnswerStream.lease`."""
         return self._stream.lease
+
+    def on_placed(self, on_placed: OnPlaced) -> None:
+        """Sets `AnswerStream.on_placed` of the stream."""
+        self._stream.on_placed = on_placed
 
     def enter(self) -> None:
         """Adds a reader; the first one starts the generation."""

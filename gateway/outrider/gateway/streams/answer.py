@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Protocol
 
 from outrider.gateway.routing.job import Job
@@ -10,9 +10,21 @@ from outrider.mesh.errors import OutriderError
 from outrider.mesh.registry import Member
 from outrider.wire.frames import Frame
 
+OnPlaced = Callable[[], None]
+"""Is called each time that a verifier has taken a job, or the answer comes from elsewhere."""
+
+
+def ignore_placement() -> None:
+    """An `OnPlaced` that does nothing."""
+
 
 class AnswerStream(Protocol):
-    """The frames of the answer to one job, which may be generated for it alone, shared with other jobs, or cached."""
+    """The frames of the answer to one job, which may be generated for it alone, shared with other jobs, or cached.
+
+    ``on_placed`` is set before `open`; `close` forgets it.
+    """
+
+    on_placed: OnPlaced
 
     @property
     def job(self) -> Job:

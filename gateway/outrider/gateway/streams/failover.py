@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import inf
 
 from outrider.gateway import metrics
@@ -12,6 +12,7 @@ from outrider.gateway.requests.attempts import BUSY, TRANSIENT, persist
 from outrider.gateway.routing.job import Job
 from outrider.gateway.routing.verifiers import Verifiers
 from outrider.gateway.settings import GatewaySettings
+from outrider.gateway.streams.answer import OnPlaced, ignore_placement
 from outrider.gateway.streams.frame_reader import Reading
 from outrider.gateway.streams.verifier_deaths import VerifierDeaths
 from outrider.mesh.errors import AlreadyExists, OutriderError, Overloaded, Unavailable, Unreachable
@@ -22,26 +23,18 @@ _log = get_logger("stream")
 _PAUSE_S = 0.1
 """Pause between two searches for a verifier."""
 
-OnPlaced = Callable[[], None]
-"""Is called each time that a verifier has taken a request."""
-
-
-def ignore_placement() -> None:
-    """An `OnPlaced` that does nothing."""
-
 
 class FailOver:
     """Submits ``job`` to a verifier, and to another one each time that the verifier is lost.
 
     Attributes:
+        on_placed: Is called each time that a verifier has taken the job.
         member: The verifier that has the job or had it last; None before the first submission.
     """
 
-    def __init__(
-        self, job: Job, verifiers: Verifiers, reading: Reading, settings: GatewaySettings, on_placed: OnPlaced
-    ) -> None:
-        self._job, self._verifiers, self._settings, self._on_placed = job, verifiers, settings, on_placed
-        self._reading = reading
+    def __init__(self, job: Job, verifiers: Verifiers, reading: Reading, settings: GatewaySettings) -> None:
+        self._job, self._verifiers, self._settings, self._reading = job, verifiers, settings, reading
+        self.on_placed: OnPlaced = ignore_placement
         self._deaths = VerifierDeaths(
             job,
             reading.end,
@@ -127,7 +120,7 @@ class FailOver:
         """Ends the count of the stream on its verifier, and the isolation of the request."""
         self._leave()
         self._deaths.leave_isolation()
-        self._on_placed = ignore_placement
+        self.on_placed = ignore_placement
 
     def _left_s(self, now: float, begun: bool) -> float:
         """Seconds left to find a verifier."""
@@ -181,7 +174,7 @@ class FailOver:
         others = [other for name, other in self._may_have_job.items() if name != member.instance]
         self._verifiers.cancel(self._job, others)
         self._may_have_job = {member.instance: member}
-        self._on_placed()
+        self.on_placed()
 
     def _leave(self) -> None:
         if self._counted is not None:

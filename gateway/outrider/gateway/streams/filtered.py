@@ -9,7 +9,7 @@ import msgspec
 from outrider.gateway.filters import Passed
 from outrider.gateway.filters.chain import Chain
 from outrider.gateway.routing.job import Job
-from outrider.gateway.streams.answer import AnswerStream
+from outrider.gateway.streams.answer import AnswerStream, OnPlaced
 from outrider.mesh.errors import OutriderError
 from outrider.mesh.registry import Member
 from outrider.wire.frames import WITHHELD, Finish, Frame, Usage
@@ -82,6 +82,15 @@ class FilteredStream:
         self._failed: OutriderError | None = None
         self._stopped_at: int | None = None
         self.finished = False
+
+    @property
+    def on_placed(self) -> OnPlaced:
+        """As `AnswerStream.on_placed`."""
+        return self._inner.on_placed
+
+    @on_placed.setter
+    def on_placed(self, on_placed: OnPlaced) -> None:
+        self._inner.on_placed = on_placed
 
     @property
     def spent(self) -> int:

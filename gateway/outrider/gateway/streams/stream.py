@@ -10,7 +10,8 @@ from outrider.gateway import metrics
 from outrider.gateway.routing.job import Job
 from outrider.gateway.routing.verifiers import Verifiers
 from outrider.gateway.settings import GatewaySettings
-from outrider.gateway.streams.failover import FailOver, OnPlaced, ignore_placement
+from outrider.gateway.streams.answer import OnPlaced
+from outrider.gateway.streams.failover import FailOver
 from outrider.gateway.streams.frame_reader import FrameReader
 from outrider.gateway.streams.inbox import InboxItem, LogEnd, Source, VerifierLost
 from outrider.gateway.streams.reassembly import Reassembly
@@ -42,25 +43,25 @@ class TokenStream:
     Frames come from the broker. If the broker is away, loses a frame or falls silent, the stream reads from the
     verifier itself as well until the broker has caught up. If the verifier is lost, another one goes on after the
     tokens so far. All sources bring the same tokens: the target alone decides them, and an index identifies each.
-
-    ``on_placed`` is called each time that a verifier has taken the job.
     """
 
-    def __init__(
-        self,
-        job: Job,
-        verifiers: Verifiers,
-        reader: FrameReader,
-        settings: GatewaySettings,
-        on_placed: OnPlaced = ignore_placement,
-    ) -> None:
+    def __init__(self, job: Job, verifiers: Verifiers, reader: FrameReader, settings: GatewaySettings) -> None:
         self.job, self._settings = job, settings
         self._sources = FrameSources(job, verifiers, reader)
         self._order = Reassembly(len(job.prompt) if job.sampling.echo else 0)
-        self._failover = FailOver(job, verifiers, self._sources.reading, settings, on_placed)
+        self._failover = FailOver(job, verifiers, self._sources.reading, settings)
         self._on_frame: Callable[[Frame], None] | None = None
         self.failed: OutriderError | None = None
         self.finished = self.expired_unstarted = False
+
+    @property
+    def on_placed(self) -> OnPlaced:
+        """As `AnswerStream.on_placed`."""
+        return self._failover.on_placed
+
+    @on_placed.setter
+    def on_placed(self, on_placed: OnPlaced) -> None:
+        self._failover.on_placed = on_placed
 
     @property
     def member(self) -> Member | None:
