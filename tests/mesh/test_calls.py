@@ -231,6 +231,12 @@ async def test_long_messages_come_whole(server: Server, servicer: Scripted) -> N
     assert await asyncio.gather(*(decode(server, each) for each in said)) == said
 
 
+async def test_calls_at_once_may_be_longer_than_a_message_together(server: Server, servicer: Scripted) -> None:
+    said = [f"{number:03}" + "x" * (200 << 10) for number in range(340)]
+    assert sum(map(len, said)) > 64 << 20
+    assert await asyncio.gather(*(decode(server, each) for each in said)) == said
+
+
 async def test_a_message_that_is_too_long_is_refused_in_words(server: Server, servicer: Scripted) -> None:
     error = await failure(server, "x" * TOO_LONG)
     assert (type(error), servicer.begun) == (InvalidRequest, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import grpc
 from grpc.aio import ServicerContext as Context
 from outrider.mesh.errors import OutriderError, trailing_metadata
 from outrider.mesh.rpc.handlers import Admit, failure_of
+from outrider.mesh.rpc.shared_stream import BATCH_BYTES
 from outrider.v1 import calls_pb2 as pb
 from outrider.v1.calls_pb2_grpc import CallsServicer
 
@@ -55,7 +57,7 @@ class _Exchange:
     def __init__(self, find: Find, admit: Admit | None, context: Context) -> None:
         self._find, self._admit, self._context = find, admit, context
         self._running: dict[int, asyncio.Task[None]] = {}
-        self._answers, self._news = pb.AnswerBatch(), asyncio.Event()
+        self._answers, self._news = deque[pb.Answer](), asyncio.Event()
         self._admitted: set[str] = set()
         self._finishing = False
 
@@ -74,13 +76,16 @@ class _Exchange:
 
     async def next(self) -> pb.AnswerBatch | None:
         """The answers that are ready, once there are some; None after the last."""
-        while not self._answers.answers:
+        while not self._answers:
             if self._finishing and not self._running:
                 return None
             await self._news.wait()
             self._news.clear()
-        answers, self._answers = self._answers, pb.AnswerBatch()
-        return answers
+        batch, size = pb.AnswerBatch(), 0
+        while self._answers and size < BATCH_BYTES:
+            size += len(self._answers[0].response)
+            batch.answers.append(self._answers.popleft())
+        return batch
 
     def finish(self) -> None:
         """Refuses calls that come from now on."""
@@ -103,7 +108,7 @@ class _Exchange:
         self._send(answer)
 
     def _send(self, answer: pb.Answer) -> None:
-        self._answers.answers.append(answer)
+        self._answers.append(answer)
         self._news.set()
 
     async def _answer(self, method: str, request: bytes) -> bytes:

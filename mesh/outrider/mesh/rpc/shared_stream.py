@@ -6,6 +6,7 @@ A call of its own costs a process about 0.2 ms, most of it in gRPC, whatever it 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -17,6 +18,8 @@ from outrider.v1.calls_pb2_grpc import CallsStub
 
 _LARGE = 256 << 10
 """Bytes of a request that gets a call of its own, so that others do not wait until it is sent."""
+BATCH_BYTES = 1 << 20
+"""Bytes of requests, or of responses, from which on a message takes no more of them."""
 
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 
@@ -71,7 +74,8 @@ class SharedStream:
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._channel, self._loop = channel, asyncio.get_running_loop()
         self._waiting: dict[int, asyncio.Future[bytes]] = {}
-        self._outgoing, self._news = pb.CallBatch(), asyncio.Event()
+        self._calls, self._cancelled = deque[pb.Call](), list[int]()
+        self._news = asyncio.Event()
         self._last = 0
         self._running: asyncio.Task[None] | None = None
         self._finishing = False
@@ -86,7 +90,7 @@ class SharedStream:
         if self._running is None:
             self._running = self._loop.create_task(self._run())
         self._last = number = self._last + 1
-        self._outgoing.calls.add(number=number, method=method, request=request)
+        self._calls.append(pb.Call(number=number, method=method, request=request))
         self._news.set()
         answer: asyncio.Future[bytes] = self._loop.create_future()
         self._waiting[number] = answer
@@ -96,7 +100,7 @@ class SharedStream:
         finally:
             timer.cancel()
             if self._waiting.pop(number, None) is not None:
-                self._outgoing.cancelled.append(number)
+                self._cancelled.append(number)
                 self._news.set()
 
     def finish(self) -> None:
@@ -105,19 +109,25 @@ class SharedStream:
         self._news.set()
 
     async def _run(self) -> None:
-        stream = CallsStub(self._channel).Exchange()
-        writer = self._loop.create_task(self._write(stream))
         error: Exception = Unavailable("the service ended while it had the call")
+        writer: asyncio.Task[None] | None = None
         try:
+            stream = CallsStub(self._channel).Exchange()
+            writer = self._loop.create_task(self._write(stream))
             while (answers := await stream.read()) is not grpc.aio.EOF:
                 for answer in answers.answers:
                     self._settle(answer)
         except grpc.aio.AioRpcError as failure:
             error = NotSharedHere() if failure.code() is grpc.StatusCode.UNIMPLEMENTED else from_rpc(failure)
+        except grpc.aio.UsageError:  # the channel is closed
+            error = Unreachable("the connection was closed")
         finally:
-            writer.cancel()
-            stream.cancel()
-            self._running, self._outgoing = None, pb.CallBatch()
+            if writer is not None:
+                writer.cancel()
+                stream.cancel()
+            self._running = None
+            self._calls.clear()
+            self._cancelled.clear()
             waiting, self._waiting = self._waiting, {}
             for each in waiting.values():
                 if not each.done():
@@ -126,13 +136,23 @@ class SharedStream:
     async def _write(self, stream: Any) -> None:
         """Sends what waits, as one message, whenever the message before it has been sent."""
         with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):  # `_run` sees why
-            while not self._finishing or self._waiting or self._outgoing.calls:
+            while not self._finishing or self._waiting:
                 await self._news.wait()
                 self._news.clear()
-                message, self._outgoing = self._outgoing, pb.CallBatch()
-                if message.calls or message.cancelled:
-                    await stream.write(message)
+                while self._calls or self._cancelled:
+                    await stream.write(self._take())
             await stream.done_writing()
+
+    def _take(self) -> pb.CallBatch:
+        """The calls that wait, of at most about `BATCH_BYTES`, and the numbers of calls that nobody waits for."""
+        batch, size = pb.CallBatch(cancelled=self._cancelled), 0
+        self._cancelled.clear()
+        while self._calls and size < BATCH_BYTES:
+            call = self._calls.popleft()
+            if call.number in self._waiting:
+                size += len(call.request)
+                batch.calls.append(call)
+        return batch
 
     def _settle(self, answer: pb.Answer) -> None:
         waiting = self._waiting.pop(answer.number, None)
@@ -142,7 +162,8 @@ class SharedStream:
             return
         if answer.HasField("failure"):
             failure = answer.failure
-            waiting.set_exception(from_status(_CODES[failure.code], failure.message, failure.metadata))
+            code = _CODES.get(failure.code, grpc.StatusCode.UNKNOWN)
+            waiting.set_exception(from_status(code, failure.message, failure.metadata))
         elif answer.refused:
             waiting.set_exception(Unreachable("the service is about to end"))
         else:
