@@ -34,7 +34,7 @@ WHOLE: tuple[str, ...] = (
     "gateway/generation/test_full_disk.py",
     "gateway/generation/test_known_streams.py",
     "gateway/generation/test_two_deaths.py",
-    "gateway/measuring/test_metrics.py",
+    "gateway/observer/test_metrics.py",
     "gateway/mesh/test_deadlines.py",
     "gateway/mesh/test_ended_callers.py",
     "gateway/mesh/test_failures.py",

@@ -1,5 +1,5 @@
 """The gateway: APIs over HTTP, gRPC and NATS, and the way from a request to its tokens.
 
 Rooms, each of which may import those before it: `admission`, `requests`, `tool_calls`, `routing`, `streams`,
-`sharing`, `generation`, `api`. `errors`, `metrics`, `measuring` and `settings` lie below all rooms, `service` above.
+`sharing`, `observer`, `generation`, `api`. `errors`, `metrics` and `settings` lie below all rooms, `service` above.
 """

@@ -14,8 +14,8 @@ from outrider.gateway.api.nats.callout import Callout
 from outrider.gateway.api.nats.requests import NatsRequests
 from outrider.gateway.generation.in_flight import Flights
 from outrider.gateway.generation.withdrawal import Withdrawal
-from outrider.gateway.measuring.genai import open_genai
-from outrider.gateway.measuring.request_meter import Meters
+from outrider.gateway.observer.genai import open_genai
+from outrider.gateway.observer.request_observer import Observers
 from outrider.gateway.settings import GatewaySettings
 from outrider.mesh.addresses import join, split
 from outrider.mesh.bus import find_issuer
@@ -50,10 +50,10 @@ class GatewayService(Service):
         if certificates is not None:
             mesh.tasks.spawn(certificates.follow(), "certificate of the APIs")
         self._genai = open_genai(mesh.instance, self._settings.metrics_exporter)
-        meters = Meters(self._settings, self._genai)
-        self._flights = Flights(mesh, self._settings, meters)
+        observers = Observers(self._settings, self._genai)
+        self._flights = Flights(mesh, self._settings, observers)
         await self._flights.open()
-        self._tenants = Tenants(mesh, self._settings, meters.tenants)
+        self._tenants = Tenants(mesh, self._settings, observers.tenants)
         await self._tenants.start()
         withdrawal = Withdrawal(self._flights, self._tenants.access.check, mesh.tasks)
         mesh.tasks.spawn(withdrawal.run(), "withdrawal")

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
-from outrider.gateway.measuring.settings import MeasuringSettings
+from outrider.gateway.observer.settings import MeasuringSettings
 from outrider.mesh.config.settings import Port, Seconds
 
 

@@ -16,7 +16,7 @@ from outrider.gateway.admission.memory_limits import MemoryStore
 from outrider.gateway.admission.reservation import Admission
 from outrider.gateway.generation.in_flight import Flights
 from outrider.gateway.generation.record import Key, Record
-from outrider.gateway.measuring.request_meter import Meters
+from outrider.gateway.observer.request_observer import Observers
 from outrider.gateway.routing.job import Job
 from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.streams.answer import AnswerStream
@@ -49,7 +49,7 @@ async def flights(streaming: Stack) -> AsyncIterator[Flights]:
     await registry.start()
     await registry.wait_for("verifier", bool, 240)
     made = Flights(
-        Mesh("alone", settings, bus, Server(), registry, Telemetry(None), tasks), settings, Meters(settings, None)
+        Mesh("alone", settings, bus, Server(), registry, Telemetry(None), tasks), settings, Observers(settings, None)
     )
     await made.open()
     yield made

@@ -18,8 +18,8 @@ from outrider.gateway.admission.limit_store import LimitReached, LimitStore
 from outrider.gateway.admission.reservation import Admission
 from outrider.gateway.identity.failed_attempts import FailedAttempts
 from outrider.gateway.identity.refusals import TooManyFailures, WrongKey, WrongNetwork, WrongScope
-from outrider.gateway.measuring.refusals import count_refusal
-from outrider.gateway.measuring.tenant_labels import TenantLabels
+from outrider.gateway.observer.refusals import count_refusal
+from outrider.gateway.observer.tenant_labels import TenantLabels
 from outrider.mesh.errors import InvalidRequest, OutriderError, PermissionDenied, Unauthenticated
 from outrider.mesh.telemetry import audit
 from outrider.mesh.telemetry.audit_record import Event

@@ -13,7 +13,7 @@ from outrider.gateway.abuse.watch import Watch
 from outrider.gateway.admission.body_turns import Arrival, BodyTurns
 from outrider.gateway.admission.caller import REQUESTS, STREAMS, TOKENS, Caller
 from outrider.gateway.admission.limit_store import Demand, LimitReached, LimitStatus, LimitStore, Reservation
-from outrider.gateway.measuring.tenant_labels import TenantLabels
+from outrider.gateway.observer.tenant_labels import TenantLabels
 from outrider.mesh.errors import InvalidRequest
 
 _KINDS = {REQUESTS.name: "requests"} | {meter.name: "tokens" for meter in TOKENS}

@@ -11,7 +11,7 @@ from outrider.gateway.admission.directory import Directory
 from outrider.gateway.admission.limit_store import GROUP, LimitStore
 from outrider.gateway.admission.memory_limits import MemoryStore
 from outrider.gateway.identity.bearer_tokens import BearerTokens
-from outrider.gateway.measuring.tenant_labels import TenantLabels
+from outrider.gateway.observer.tenant_labels import TenantLabels
 from outrider.gateway.settings import GatewaySettings
 from outrider.mesh import plugins
 from outrider.mesh.service import Mesh

@@ -11,8 +11,7 @@ from outrider.gateway.admission.caller import Caller
 from outrider.gateway.admission.charge import Charge
 from outrider.gateway.generation.record import Key, Record
 from outrider.gateway.generation.record_writer import Recording
-from outrider.gateway.measuring.request_meter import RequestMeter
-from outrider.gateway.reports.ending import Ending
+from outrider.gateway.observer.request_observer import RequestObserver
 from outrider.gateway.streams.answer import AnswerStream
 from outrider.mesh.errors import OutriderError
 from outrider.mesh.tasks import Tasks
@@ -28,9 +27,8 @@ class Flight:
     Attributes:
         recording: Its record in the ledger.
         owned: Whether the end of this flight cancels the request: no other reader has taken the request over.
-        ending: What traces and the usage log tell of the flight.
         background_reader: The task that reads on after the client has left, if there is one.
-        meter: What measures the request.
+        observer: Measures the request, and tells of it.
     """
 
     def __init__(
@@ -38,13 +36,12 @@ class Flight:
         recording: Recording,
         charge: Charge,
         streams: Sequence[AnswerStream],
-        meter: RequestMeter,
+        observer: RequestObserver,
         *,
         owned: bool,
     ) -> None:
-        self.recording, self.streams, self.meter, self.owned = recording, streams, meter, owned
+        self.recording, self.streams, self.observer, self.owned = recording, streams, observer, owned
         self._charge = charge
-        self.ending = Ending(len(streams))
         self.background_reader: asyncio.Task[None] | None = None
         self._settling: asyncio.Task[None] | None = None
         self._withdrawn: OutriderError | None = None
@@ -88,8 +85,7 @@ class Flight:
         made = _frames(self.streams[0]) if len(self.streams) == 1 else _merged(self.streams)
         async with aclosing(made) as batches:
             while (batch := await self._next(batches)) is not None:
-                self.ending.note(*batch)
-                self.meter.note(*batch)
+                self.observer.note(*batch)
                 yield batch
 
     def withdraw(self, why: OutriderError) -> bool:
@@ -124,7 +120,7 @@ class Flight:
     async def close(self) -> None:
         """Closes all streams, also where one of them fails; cancels them at their verifiers if the request is owned."""
         self.recording.close()
-        self.meter.end(self.streams, owned=self.owned)
+        self.observer.end(self.streams, owned=self.owned)
         async with AsyncExitStack() as closing:
             for stream in self.streams:
                 closing.push_async_callback(stream.close, cancel=self.owned)
@@ -146,7 +142,7 @@ class Flight:
         charged = await self._charge.settle(spent)
         errors = [self._withdrawn, *(stream.failed for stream in self.streams)]
         error = next((each for each in errors if each is not None), None)
-        self.ending.tell(self._charge.admission, self.key.request, self.record.served.name, spent, charged, error)
+        self.observer.tell(self._charge.admission, self.key.request, spent, charged, error)
 
     async def _next(self, batches: AsyncGenerator[_Batch, None]) -> _Batch | None:
         """The next batch, or None; `withdraw` cancels the wait for it, as `asyncio.timeout` would."""
@@ -154,7 +150,7 @@ class Flight:
             raise self._withdrawn
         self._waiting = waiting = asyncio.current_task()
         try:
-            with self.ending.span.entered() if self.ending.span is not None else nullcontext():
+            with self.observer.span.entered() if self.observer.span is not None else nullcontext():
                 return await anext(batches, None)
         except asyncio.CancelledError:
             if self._withdrawn is not None and waiting is not None and waiting.uncancel() == 0:

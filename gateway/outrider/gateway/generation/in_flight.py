@@ -22,7 +22,7 @@ from outrider.gateway.generation.record_writer import Recording
 from outrider.gateway.generation.takeover_notices import TakeoverNotices
 from outrider.gateway.generation.tenant_erasure import TenantErasure
 from outrider.gateway.generation.upkeep import Upkeep
-from outrider.gateway.measuring.request_meter import MeasuredRequest, Meters, RequestMeter
+from outrider.gateway.observer.request_observer import ObservedRequest, Observers, RequestObserver
 from outrider.gateway.requests.attempts import persist
 from outrider.gateway.routing import VerifierSelection
 from outrider.gateway.routing.banned_grammars import BannedGrammars
@@ -53,8 +53,8 @@ class Flights:
         reader: Reads frames, and ends answers for all their readers.
     """
 
-    def __init__(self, mesh: Mesh, settings: GatewaySettings, meters: Meters) -> None:
-        self._tasks, self._settings, self._meters = mesh.tasks, settings, meters
+    def __init__(self, mesh: Mesh, settings: GatewaySettings, observers: Observers) -> None:
+        self._tasks, self._settings, self._observers = mesh.tasks, settings, observers
         self._flights: set[Flight] = set()
         self._bills = BillStore(mesh.bus, settings.replay_s)
         self._banned = BannedGrammars(mesh.bus)
@@ -108,7 +108,7 @@ class Flights:
     ) -> Flight:
         """Reserves the caller's limits and submits ``jobs``, the choices of ``record``.
 
-        ``operation`` is as in `MeasuredRequest`.
+        ``operation`` is as in `ObservedRequest`.
         Raises as `Admission.reserve` and `AnswerStream.open`.
         """
         charge = Charge(admission, self._bills, key.bill, FIRST, shared=resumable)
@@ -122,10 +122,10 @@ class Flights:
         try:
             await _all([stream.open() for stream in streams])
             await flight.recording.wait_written()
-            flight.ending.begin()
+            flight.observer.begin()
         except BaseException as error:
             charge.waive()
-            flight.meter.refuse(error)
+            flight.observer.refuse(error)
             await self.end(flight)
             raise
         return flight
@@ -146,12 +146,12 @@ class Flights:
         try:
             pairs = zip(streams, members, strict=True)
             logged = await _all([stream.attach(self.catalog.frames, member) for stream, member in pairs])
-            flight.meter.skip([log.tokens for log in logged])
+            flight.observer.skip([log.tokens for log in logged])
             if not (await self.catalog.locate(key)).in_ledger:
                 flight.recording.mark_missing()
             await charge.take([log.tokens for log in logged])
             await self._reserve(flight, charge, logged)
-            flight.ending.begin()
+            flight.observer.begin()
         except BaseException:
             await self.end(flight)
             raise
@@ -200,12 +200,12 @@ class Flights:
         *,
         owned: bool = True,
     ) -> Flight:
-        """A new flight of ``streams``, which are not filtered yet; the rest is as in `Flight` and `MeasuredRequest`."""
+        """A new flight of ``streams``, which are not filtered yet; the rest is as in `Flight` and `ObservedRequest`."""
         record = recording.record
         prompts = record.prompt_tokens[:: record.answers]
-        request = MeasuredRequest(record.served.name, recording.key.tenant, began, prompts, record.choices, operation)
+        request = ObservedRequest(record.served.name, recording.key.tenant, began, prompts, record.choices, operation)
         shown = [self.filtering.wrap(stream) for stream in streams]
-        flight = Flight(recording, charge, shown, RequestMeter(self._meters, request), owned=owned)
+        flight = Flight(recording, charge, shown, RequestObserver(self._observers, request), owned=owned)
         self._flights.add(flight)
         return flight
 

@@ -13,7 +13,7 @@ from outrider.gateway.generation.flight import Flight
 from outrider.gateway.generation.in_flight import Flights
 from outrider.gateway.generation.record import Key, Record, choice_id
 from outrider.gateway.generation.samples import samples_of
-from outrider.gateway.reports.gen_ai_span import GenAiSpan
+from outrider.gateway.observer.span import GenAiSpan
 from outrider.gateway.requests.attempts import TRANSIENT, persist
 from outrider.gateway.requests.encoder import Encoder
 from outrider.gateway.requests.grammar_tokens import named_token
@@ -81,7 +81,7 @@ class Generations:
             span.fail(error)
             raise
         span.placed([stream.job for stream in flight.streams], 1 + len(generation.more))
-        flight.ending.span = span
+        flight.observer.span = span
         return flight
 
     async def _start(

@@ -1,4 +1,4 @@
-"""Measures a request while its answer is read, and counts it once it has ended."""
+"""Observes a request while its answer is read, and tells of it once it has ended."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from outrider.gateway import metrics
-from outrider.gateway.measuring.genai import EndedRequest, GenAiMetrics
-from outrider.gateway.measuring.refusals import cause_of
-from outrider.gateway.measuring.settings import MeasuringSettings, Price
-from outrider.gateway.measuring.tenant_labels import TenantLabels
+from outrider.gateway.admission.reservation import Admission
+from outrider.gateway.observer.genai import EndedRequest, GenAiMetrics
+from outrider.gateway.observer.refusals import cause_of
+from outrider.gateway.observer.settings import MeasuringSettings, Price
+from outrider.gateway.observer.span import GenAiSpan
+from outrider.gateway.observer.tenant_labels import TenantLabels
 from outrider.mesh.errors import Cancelled, DeadlineExceeded, InvalidRequest, OutriderError
+from outrider.mesh.telemetry import UsageRecord, keeps_usage, note_usage
 from outrider.wire.frames import Finish, Frame, Usage
 
 _MILLION = 1_000_000
@@ -19,7 +22,7 @@ _MET = {True: "yes", False: "no"}
 
 
 class Answer(Protocol):
-    """What a meter reads of the stream of a choice."""
+    """What an observer reads of the stream of a choice."""
 
     @property
     def failed(self) -> OutriderError | None:
@@ -32,8 +35,8 @@ class Answer(Protocol):
         ...
 
 
-class MeasuredRequest(NamedTuple):
-    """What a meter has to know of a request.
+class ObservedRequest(NamedTuple):
+    """What an observer has to know of a request.
 
     ``began`` is when the request was admitted, in seconds of the monotonic clock; ``prompts`` the tokens of each
     prompt, ``choices`` the number of answers to all of them. ``operation`` is chat or text_completion; it is empty for
@@ -48,8 +51,8 @@ class MeasuredRequest(NamedTuple):
     operation: str = ""
 
 
-class Meters:
-    """Makes meters, as the settings say. ``genai`` gets each ended request as well."""
+class Observers:
+    """What the observers of a gateway share, as the settings say. ``genai`` gets each ended request as well."""
 
     def __init__(self, settings: MeasuringSettings, genai: GenAiMetrics | None) -> None:
         self.tenants = TenantLabels(settings.metrics_tenants)
@@ -70,21 +73,29 @@ class Meters:
         return not (late or slow)
 
 
-class RequestMeter:
-    """The meter of one request at this gateway.
+class RequestObserver:
+    """The observer of one request at this gateway.
 
     `note` is called for each batch of frames and takes less than a microsecond; everything else is done at the end.
+
+    Attributes:
+        span: the span of the request; None without traces, and for a flight that was taken over.
     """
 
-    def __init__(self, meters: Meters, request: MeasuredRequest) -> None:
-        self._meters, self._request, self._resumed = meters, request, not request.operation
+    def __init__(self, observers: Observers, request: ObservedRequest) -> None:
+        self._observers, self._request, self._resumed = observers, request, not request.operation
         self._gaps = metrics.inter_token.labels(request.model)
         self._read = [0] * request.choices
         self._before = [0] * request.choices
         self._first = [0.0] * request.choices
         self._last = [0.0] * request.choices
         self._ends: dict[int, Frame] = {}
-        self._counted = False
+        self._began, self._counted, self._running = time.monotonic(), False, False
+        self.span: GenAiSpan | None = None
+
+    def begin(self) -> None:
+        """The request is admitted, and verifiers have it. `tell` says nothing of what ends before that."""
+        self._running = True
 
     def skip(self, tokens: Sequence[int]) -> None:
         """Notes that other gateways have read so many tokens of each choice."""
@@ -117,6 +128,44 @@ class RequestMeter:
         self._count_tokens(answers)
         self._count(self._outcome(failure, owned), failure)
 
+    def tell(
+        self,
+        admission: Admission,
+        request: str,
+        spent: Sequence[int],
+        charged: tuple[int, int],
+        error: BaseException | None,
+    ) -> None:
+        """Ends the span and writes the usage, once: ``spent`` tokens of each choice, ``charged`` of prompt and answers.
+
+        ``error`` ended the ``request``, if anything did.
+        """
+        if not self._running:
+            return
+        self._running = False
+        ends = [self._ends[choice] for choice in sorted(self._ends)]
+        if self.span is not None:
+            self.span.end(sum(spent), ends, error)
+        if not keeps_usage():
+            return
+        note_usage(
+            UsageRecord(
+                outcome="failed" if error else "done" if len(ends) == len(self._read) else "left",
+                actor=admission.caller.actor,
+                tenant=admission.caller.tenant,
+                door=admission.api,
+                address=admission.address,
+                request=request,
+                model=self._request.model,
+                choices=len(self._read),
+                input_tokens=charged[0],
+                output_tokens=charged[1],
+                finish_reasons=[str(end.finish) for end in ends],
+                error=type(error).__name__ if error else "",
+                seconds=round(time.monotonic() - self._began, 3),
+            )
+        )
+
     def _outcome(self, failure: OutriderError | None, owned: bool) -> str:
         if failure is not None:
             kinds = ((Cancelled, "cancelled"), (DeadlineExceeded, "timeout"), (InvalidRequest, Finish.REFUSED.value))
@@ -133,9 +182,9 @@ class RequestMeter:
             return
         first_s, token_s = self._observe_tokens()
         self._judge(outcome, failure, first_s, token_s)
-        if self._meters.genai is not None:
+        if self._observers.genai is not None:
             error = type(failure).__name__ if failure is not None else ""
-            self._meters.genai.record(
+            self._observers.genai.record(
                 EndedRequest(request.operation, request.model, request_s, first_s, token_s, error)
             )
 
@@ -159,21 +208,21 @@ class RequestMeter:
         """Counts whether the request met its objective; one that its client ended or got wrong does not count."""
         if outcome in ("cancelled", "moved") or (failure is not None and cause_of(failure) in ("invalid", "limit")):
             return
-        met = self._meters.met(first_s, token_s)
+        met = self._observers.met(first_s, token_s)
         if met is not None:
             met = met and outcome in (Finish.STOP, Finish.LENGTH)
             metrics.slo_requests.labels(self._request.model, _MET[met]).inc()
 
     def _count_tokens(self, answers: Sequence[Answer]) -> None:
         request, model = self._request, self._request.model
-        labels = model, self._meters.tenants(request.tenant)
+        labels = model, self._observers.tenants(request.tenant)
         prompt, cached = (0, 0) if self._resumed else (sum(request.prompts), self._cached())
         pairs = zip(answers, self._before, strict=True)
         generated = sum(max(0, answer.spent - before) for answer, before in pairs)
         metrics.prompt_tokens.labels(*labels).inc(prompt)
         metrics.cached_tokens.labels(*labels).inc(cached)
         metrics.generated_tokens.labels(*labels).inc(generated)
-        if (price := self._meters.price(model)) is not None:
+        if (price := self._observers.price(model)) is not None:
             cost = (prompt - cached) * price.prompt + cached * price.cached + generated * price.generated
             metrics.cost.labels(*labels).inc(cost / _MILLION)
 

@@ -11,7 +11,7 @@ from opentelemetry.trace import Span, SpanKind
 from outrider.gateway.requests.request import Generation, Messages
 from outrider.gateway.routing.job import Job
 from outrider.mesh.telemetry import begun_span, mark_failed
-from outrider.wire.frames import Finish, Usage
+from outrider.wire.frames import Frame
 
 _PARAMETERS = ("temperature", "top_p", "top_k", "frequency_penalty", "presence_penalty", "max_tokens", "seed")
 """Sampling parameters with an attribute of the conventions. Stop strings, which have one too, are a user's text."""
@@ -52,17 +52,18 @@ class GenAiSpan:
         mark_failed(self._span, error)
         self._span.end()
 
-    def end(self, spent: int, endings: Sequence[Finish | None], usages: Sequence[Usage], error: object) -> None:
-        """Ends it after ``spent`` generated tokens, with each choice's finish, the ``usages``, and an error or None."""
+    def end(self, spent: int, ends: Sequence[Frame], error: object) -> None:
+        """Ends it after ``spent`` generated tokens, with the last frames of choices, and an error or None."""
         if not self._span.is_recording():
             return
+        usages = [end.usage for end in ends if end.usage is not None]
         cached = sum(usage.cached_tokens for usage in usages)
         steps = sum(usage.steps for usage in usages)
         self._span.set_attributes(
             {
                 "gen_ai.usage.output_tokens": spent,
                 "gen_ai.usage.cache_read.input_tokens": cached,
-                "gen_ai.response.finish_reasons": [str(each) for each in endings if each is not None],
+                "gen_ai.response.finish_reasons": [str(end.finish) for end in ends],
                 "outrider.steps": steps,
             }
         )

@@ -1,4 +1,4 @@
-"""What a meter counts of a request, without a mesh."""
+"""What a observer counts of a request, without a mesh."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from outrider.gateway.admission.limit_store import Demand, LimitReached, LimitStatus
 from outrider.gateway.errors import DeadlinePassed, UnknownModel
 from outrider.gateway.identity.refusals import TooManyFailures, WrongKey, WrongScope
-from outrider.gateway.measuring.genai import GenAiMetrics, open_genai
-from outrider.gateway.measuring.refusals import cause_of
-from outrider.gateway.measuring.request_meter import MeasuredRequest, Meters, RequestMeter
-from outrider.gateway.measuring.settings import MeasuringSettings, Price
-from outrider.gateway.measuring.tenant_labels import MOST_TENANTS, OTHER, TenantLabels
+from outrider.gateway.observer.genai import GenAiMetrics, open_genai
+from outrider.gateway.observer.refusals import cause_of
+from outrider.gateway.observer.request_observer import ObservedRequest, Observers, RequestObserver
+from outrider.gateway.observer.settings import MeasuringSettings, Price
+from outrider.gateway.observer.tenant_labels import MOST_TENANTS, OTHER, TenantLabels
 from outrider.mesh.errors import (
     Cancelled,
     ConfigError,
@@ -50,27 +50,27 @@ def value(name: str, *labels: str) -> float:
     return sum(float(line.split()[-1]) for line in lines if all(label in line for label in labels))
 
 
-def read(meter: RequestMeter, tokens: int, finish: Finish | None = Finish.STOP) -> None:
-    """Has a meter note an answer of one token a frame, and then its end."""
+def read(observer: RequestObserver, tokens: int, finish: Finish | None = Finish.STOP) -> None:
+    """Has a observer note an answer of one token a frame, and then its end."""
     for index in range(tokens):
-        meter.note(0, [Frame("r", index, [7], ["x"], [""])])
+        observer.note(0, [Frame("r", index, [7], ["x"], [""])])
     if finish is not None:
-        meter.note(0, [Frame("r", tokens, [], [], [], finish, Usage(10, tokens, 4))])
+        observer.note(0, [Frame("r", tokens, [], [], [], finish, Usage(10, tokens, 4))])
 
 
-def meter_of(
+def observer_of(
     model: str, settings: MeasuringSettings, genai: GenAiMetrics | None = None, age: float = 0
-) -> RequestMeter:
-    request = MeasuredRequest(model, "measured", time.monotonic() - age, [10], 1, "chat")
-    return RequestMeter(Meters(settings, genai), request)
+) -> RequestObserver:
+    request = ObservedRequest(model, "measured", time.monotonic() - age, [10], 1, "chat")
+    return RequestObserver(Observers(settings, genai), request)
 
 
 def test_tokens_and_their_cost_are_counted_once_by_model_and_named_tenant(model: str) -> None:
     prices = {model: Price(prompt=2e6, cached=1e6, generated=3e6)}
-    meter = meter_of(model, MeasuringSettings(metrics_tenants=["measured"], prices=prices))
-    read(meter, 5)
+    observer = observer_of(model, MeasuringSettings(metrics_tenants=["measured"], prices=prices))
+    read(observer, 5)
     for _ in range(2):
-        meter.end([Answer(spent=5)], owned=True)
+        observer.end([Answer(spent=5)], owned=True)
     labels = f'model="{model}"', 'tenant="measured"'
     assert value("prompt_tokens_total", *labels) == 10
     assert value("cached_tokens_total", *labels) == 4
@@ -79,10 +79,10 @@ def test_tokens_and_their_cost_are_counted_once_by_model_and_named_tenant(model:
 
 
 def test_an_answer_has_one_first_token_and_a_gap_before_each_other_delivery(model: str) -> None:
-    meter = meter_of(model, MeasuringSettings(), age=5)
-    read(meter, 5)
-    meter.note(0, [Frame("r", 0, [7], ["x"], [""])])  # again, from another verifier
-    meter.end([Answer(spent=5)], owned=True)
+    observer = observer_of(model, MeasuringSettings(), age=5)
+    read(observer, 5)
+    observer.note(0, [Frame("r", 0, [7], ["x"], [""])])  # again, from another verifier
+    observer.end([Answer(spent=5)], owned=True)
     label = f'model="{model}"'
     assert value("first_token_seconds_count", label) == 1
     assert value("first_token_seconds_sum", label) >= 5
@@ -92,10 +92,11 @@ def test_an_answer_has_one_first_token_and_a_gap_before_each_other_delivery(mode
 
 
 def test_a_gateway_that_takes_a_stream_over_counts_later_tokens_alone_and_no_times(model: str) -> None:
-    meter = RequestMeter(Meters(MeasuringSettings(), None), MeasuredRequest(model, "t", time.monotonic(), [10], 1))
-    meter.skip([3])
-    read(meter, 5)
-    meter.end([Answer(spent=5)], owned=True)
+    request = ObservedRequest(model, "t", time.monotonic(), [10], 1)
+    observer = RequestObserver(Observers(MeasuringSettings(), None), request)
+    observer.skip([3])
+    read(observer, 5)
+    observer.end([Answer(spent=5)], owned=True)
     label = f'model="{model}"'
     assert value("generated_tokens_total", label) == 2
     assert value("prompt_tokens_total", label) == 0
@@ -117,9 +118,9 @@ def test_a_gateway_that_takes_a_stream_over_counts_later_tokens_alone_and_no_tim
 def test_the_outcome_says_how_a_request_ended(
     model: str, finish: Finish | None, failed: OutriderError | None, owned: bool, outcome: str
 ) -> None:
-    meter = meter_of(model, MeasuringSettings())
-    read(meter, 2, finish)
-    meter.end([Answer(2, failed)], owned=owned)
+    observer = observer_of(model, MeasuringSettings())
+    read(observer, 2, finish)
+    observer.end([Answer(2, failed)], owned=owned)
     assert value("request_seconds_count", f'model="{model}"', f'outcome="{outcome}"') == 1
 
 
@@ -136,13 +137,13 @@ def test_the_outcome_says_how_a_request_ended(
 def test_goodput_leaves_out_requests_that_are_wrong_or_over_a_limit(
     model: str, age: float, error: OutriderError | None, met: int, missed: int
 ) -> None:
-    meter = meter_of(model, MeasuringSettings(slo_first_token_s=5), age=age)
+    observer = observer_of(model, MeasuringSettings(slo_first_token_s=5), age=age)
     if error is None:
-        read(meter, 2)
-        meter.end([Answer(2)], owned=True)
+        read(observer, 2)
+        observer.end([Answer(2)], owned=True)
     else:
-        meter.refuse(error)
-        meter.end([Answer()], owned=True)
+        observer.refuse(error)
+        observer.end([Answer()], owned=True)
     label = f'model="{model}"'
     assert (value("slo_requests_total", label, '"yes"'), value("slo_requests_total", label, '"no"')) == (met, missed)
 
@@ -181,9 +182,9 @@ def test_the_labels_of_tenants_are_bounded() -> None:
 def test_opentelemetry_gets_each_request_with_the_attributes_of_its_conventions(model: str) -> None:
     reader = InMemoryMetricReader()
     genai = GenAiMetrics("gateway-1", reader)
-    meter = meter_of(model, MeasuringSettings(), genai)
-    read(meter, 3)
-    meter.end([Answer(3)], owned=True)
+    observer = observer_of(model, MeasuringSettings(), genai)
+    read(observer, 3)
+    observer.end([Answer(3)], owned=True)
     data = reader.get_metrics_data()
     assert data is not None
     shown = {metric.name: metric for metric in data.resource_metrics[0].scope_metrics[0].metrics}
