@@ -46,7 +46,7 @@ def multiply_in_one_order() -> None:
 
 
 def product(a: NDArray[Any], b: NDArray[Any], dtype: DTypeLike) -> NDArray[Any]:
-    """The products of ``a``, ``[..., m, k]``, and ``b``, ``[..., k, n]``, summed by halves; ``k`` is a power of two."""
+    """The matmul of ``a``, ``[..., m, k]``, and ``b``, ``[..., k, n]``, summed by halves; ``k`` is a power of two."""
     terms = a.astype(dtype)[..., :, :, None] * b.astype(dtype)[..., None, :, :]
     while (half := terms.shape[-2] // 2) > 0:
         terms = terms[..., :half, :] + terms[..., half:, :]

@@ -49,7 +49,7 @@ class FaultMaker:
         self._stopped: list[Child] = []
 
     async def run(self, names: Sequence[str], every_s: float, most: float) -> None:
-        """Makes up to ``most`` faults of the kinds ``names``, each turn in another order.
+        """Makes up to ``most`` faults of the kinds ``names``, each round in another order.
 
         Between two faults a stream makes progress, so that processes can restart on a slow machine.
         """

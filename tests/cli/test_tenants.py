@@ -56,6 +56,13 @@ def test_keys_without_a_broker_are_one_sentence_and_exit_code_3(unused_tcp_port)
     assert "was not reached within 2 s" in done.stderr
 
 
+@pytest.mark.parametrize("command", [("tenants", "list"), ("prompts", "list"), ("up", "--port", "0")])
+def test_a_url_that_is_none_of_a_broker_is_one_sentence_and_exit_code_2(command):
+    refused = outrider(*command, "--nats-url", "nats://u:secret@127.0.0.1:4222.")
+    assert (refused.returncode, refused.stderr.count("\n"), "secret" in refused.stderr) == (2, 1, False)
+    assert refused.stderr.startswith("outrider: nats_url = 'nats://u:********@127.0.0.1:4222.' is not the URL")
+
+
 def test_nothing_is_changed_where_the_audit_log_cannot_be_written(jetstream, tmp_path, monkeypatch):
     monkeypatch.setenv("OUTRIDER_AUDIT_LOG", str(tmp_path / "none" / "audit.jsonl"))
     done = outrider("tenants", "set", "unseen", "--nats-url", jetstream)

@@ -1,4 +1,4 @@
-"""The interpreter's products: their values, which do not depend on the installed BLAS."""
+"""The interpreter's matmuls: their values, which do not depend on the installed BLAS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quants of keys and values inside kernels against torch's own conversions."""
+"""Quantized keys and values inside kernels against torch's own conversions."""
 
 from __future__ import annotations
 

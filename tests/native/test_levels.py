@@ -10,7 +10,7 @@ from outrider.native.levels import LEVELS, Level, LevelError, supported_levels
 from outrider.native.library import library
 
 FLAGS = LEVELS[2].needs
-"""Of a CPU without products of bfloat16."""
+"""Of a CPU without instructions that multiply bfloat16."""
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from outrider.mesh.errors import ConfigError
 from outrider.mesh.lifecycle import CannotStart, Lifecycle
 from outrider.mesh.service import Service
 from outrider.mesh.telemetry import get_logger
-from outrider.mesh.urls import without_passwords
+from outrider.mesh.urls import require_broker, without_passwords
 from setproctitle import setproctitle
 
 _EXIT_S = 3.0
@@ -72,6 +72,7 @@ async def _run(service_type: type[Service], settings: Settings) -> int:
 
 async def _placed(settings: Settings) -> Settings:
     """``settings`` with the address to listen on. Raises `CannotStart` if no way to NATS is found in its time."""
+    require_broker(settings.nats_url)
     gives_up = time.monotonic() + settings.nats_wait_s
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Packed products, and those whose rows do not depend on their number."""
+"""Matmuls with packed weights, and those whose rows do not depend on their number."""
 
 from __future__ import annotations
 

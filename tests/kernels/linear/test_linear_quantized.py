@@ -1,4 +1,4 @@
-"""Quantized weights: their errors, and their products on a CPU."""
+"""Quantized weights: their errors, and their matmuls on a CPU."""
 
 from __future__ import annotations
 

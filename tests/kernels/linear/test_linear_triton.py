@@ -1,4 +1,4 @@
-"""The Triton kernels of linear against products with dequantized weights."""
+"""The Triton kernels of linear against matmuls with dequantized weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Matmuls with the quants of quantized checkpoints, against the numbers that the quants stand for."""
+"""Matmuls with the weights of quantized checkpoints, against those with dequantized weights."""
 
 from __future__ import annotations
 

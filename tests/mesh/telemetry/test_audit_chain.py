@@ -39,7 +39,7 @@ def usage(instance: str) -> UsageRecord:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A log with eight lines of four processes, in turns."""
+    """A log with eight lines of four processes, which write by rounds."""
     path = tmp_path / "log.jsonl"
     for turn in range(2):
         logs = [ChainedLog[UsageRecord](LineFile(str(path))) for _ in range(2)]

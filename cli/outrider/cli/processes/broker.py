@@ -17,6 +17,7 @@ from outrider.mesh.addresses import hold_port
 from outrider.mesh.bus import Login
 from outrider.mesh.errors import ConfigError
 from outrider.mesh.security import Certificates, Trust, trust_of
+from outrider.mesh.urls import require_broker
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ def plan_broker(options: UpOptions, settings: SettingsByKind, log_dir: Path) -> 
 
 def _running_broker(url: str, settings: SettingsByKind) -> BrokerPlan:
     """A broker that runs already: with the credentials in the settings, or those of another `outrider up`."""
+    require_broker(url)
     setting = settings["gateway"]["nats_credentials"].value
     authorities = settings["gateway"]["tls_ca"].value.replace("{kind}", "gateway")
     return BrokerPlan(

@@ -20,6 +20,7 @@ from outrider.mesh.config import EffectiveSetting
 from outrider.mesh.errors import ConfigError, OutriderError
 from outrider.mesh.security import Trust
 from outrider.mesh.telemetry import configure_logs, start_audit, stop_audit
+from outrider.mesh.urls import require_broker
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -95,6 +96,7 @@ def _way(nats_url: str | None, settings: Mapping[str, EffectiveSetting]) -> tupl
     """The way to the broker: as given, as set, or that of the broker that `outrider up` of this user runs."""
     configured = settings["nats_url"]
     url = nats_url or (running_broker() if configured.source == "default" else None) or configured.value
+    require_broker(url)
     authorities = settings["tls_ca"].value.replace("{kind}", "gateway")
     return url, *login_at(url, ADMIN, settings["nats_credentials"].value, authorities)
 

@@ -56,7 +56,8 @@ async def scrape(client: httpx.AsyncClient, urls: Iterable[str]) -> Snapshot:
         try:
             text = (await client.get(url)).raise_for_status().text
         except httpx.HTTPError as error:
-            raise ProfileError(f"cannot read metrics from {url}: {error or type(error).__name__}") from error
+            why = str(error).partition("\n")[0] or type(error).__name__
+            raise ProfileError(f"cannot read metrics from {url}: {why}") from error
         kind = next((kind for kind, mark in MARKS.items() if mark in text), "")
         if not kind:
             raise ProfileError(f"{url} shows no metrics of a gateway, a tokenizer or a verifier")

@@ -1,4 +1,4 @@
-"""Whole models with quantized weights against transformers with the numbers that the quants stand for."""
+"""Whole models with quantized weights against transformers with the dequantized weights."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _plain_torch() -> Iterator[None]:
 
 
 def save(directory: Path, form: Format, layers: int = 1) -> Tensor:
-    """Writes a quantized model; transformers' logits of the numbers that its quants stand for."""
+    """Writes a quantized model; transformers' logits with the dequantized weights."""
     torch.manual_seed(3)
     theirs = LlamaForCausalLM(LlamaConfig(**SHAPE | WIDE | {"num_hidden_layers": layers})).eval()
     with torch.no_grad():
@@ -60,7 +60,7 @@ def test_logits_are_those_of_the_numbers(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["awq", "gptq with zero points", "gptq in 8 bits", "packed", "integers", "fp8"])
 def test_a_cpu_runs_any_format_near_its_numbers(name: str, tmp_path: Path) -> None:
-    """Compiled products of quants round their rows to eight bits."""
+    """Compiled matmuls with quantized weights round their rows to eight bits."""
     expected = save(tmp_path, form_of(name))
     logits = whole(LlamaModel.load(tmp_path, dtype="float32"), tokens(LENGTH))
     assert (logits - expected).square().mean().sqrt() < 0.03 * expected.std()
@@ -93,7 +93,7 @@ def test_modules_that_are_excepted_keep_their_weights(name: str, tmp_path: Path)
 
 
 @pytest.mark.usefixtures("_plain_torch")
-@pytest.mark.parametrize("exceptions", [("lm_head",), ()], ids=["a plain output layer", "an output layer in quants"])
+@pytest.mark.parametrize("exceptions", [("lm_head",), ()], ids=["a plain output layer", "a quantized output layer"])
 @pytest.mark.parametrize("name", ["integers", "floats by row", "fp8"])
 def test_the_output_layer_holds_though_the_configuration_says_tied(
     name: str, exceptions: tuple[str, ...], tmp_path: Path

@@ -1,4 +1,4 @@
-"""Weights of every format against the numbers that their quants stand for."""
+"""Weights of every format against their dequantized numbers."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
 
 @dataclass
 class Quantized:
-    """Quants that a writer chose, and what they stand for.
+    """Quants that a writer chose, and their dequantized numbers.
 
     Attributes:
         quants: int [out, in], without a sign.
@@ -218,7 +218,7 @@ FORMATS = [
 
 
 def rewrite(directory: Path, form: Format) -> dict[str, Tensor]:
-    """Quantizes products in place, but ``form.exceptions``; what their quants stand for, by name of the weight."""
+    """Quantizes the weights of matmuls in place, but ``form.exceptions``; their dequantized numbers, by name."""
     tensors = load_file(directory / "model.safetensors")
     numbers = {}
     for name in sorted(name for name in tensors if name.endswith(("_proj.weight", "lm_head.weight"))):

@@ -22,7 +22,7 @@ def profile(
     url: Annotated[str | None, typer.Option(help="A running mesh; else one is started.")] = None,
     metrics: Annotated[
         list[str] | None,
-        typer.Option(help="With --url: URL of the metrics of a gateway, tokenizer or verifier; once for each process."),
+        typer.Option(help="With --url: http://HOST:PORT/metrics of a gateway, tokenizer or verifier; once for each."),
     ] = None,
     concurrency: Annotated[str, typer.Option(help="Concurrent requests; each number is a load.")] = "1,4,16,32",
     workload: Annotated[str, typer.Option(help="Chats: edit, code, chat, extract, rag or mixed.")] = "mixed",
