@@ -9,7 +9,14 @@ from outrider.mesh.urls import require_broker, without_passwords
 
 @pytest.mark.parametrize(
     "url",
-    ["nats://127.0.0.1:4222", "tls://mesh.example", "nats://u:p@[::1]:4222", "nats://a:1,nats://b:2", "nats://token@c"],
+    [
+        "nats://127.0.0.1:4222",
+        "127.0.0.1:4222",
+        "tls://mesh.example",
+        "nats://u:p@[::1]:4222",
+        "nats://a:1,nats://b:2",
+        "nats://token@c",
+    ],
 )
 def test_urls_of_brokers_are_taken(url: str) -> None:
     require_broker(url)
@@ -19,7 +26,6 @@ def test_urls_of_brokers_are_taken(url: str) -> None:
     "url",
     [
         "",
-        "127.0.0.1:4222",
         "http://127.0.0.1:4222",
         "nats://",
         "nats://127.0.0.1:4222.",

@@ -13,7 +13,7 @@ def require_broker(text: str) -> None:
     """Checks a broker's URL, or several with commas.
 
     Raises:
-        ConfigError: a URL has another scheme than ``nats`` and ``tls``, no host, or a port that is none.
+        ConfigError: a URL has another scheme than ``nats``, the default, and ``tls``, no host, or a port that is none.
     """
     for url in text.split(","):
         if not _is_broker(url):
@@ -25,7 +25,7 @@ def require_broker(text: str) -> None:
 
 def _is_broker(url: str) -> bool:
     try:
-        parts = urlsplit(url)
+        parts = urlsplit(url if "://" in url else f"nats://{url}")
         return parts.scheme in _SCHEMES and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False

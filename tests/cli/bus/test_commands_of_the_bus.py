@@ -56,11 +56,11 @@ def test_the_one_broker_that_runs_is_found_and_of_several_none(tmp_path: Path, m
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     assert running_broker() is None
     brokers = []
-    for name, door in (("one", "http://127.0.0.1:8080"), ("two", "")):
+    for name, url in (("one", "http://127.0.0.1:8080"), ("two", "")):
         bus = BusDirectory(tmp_path / name)
-        if door:
+        if url:
             bus.path.mkdir()
-            bus.gateway_url.write_text(door)
+            bus.gateway_url.write_text(url)
         brokers.append(guarded_broker(bus))
         BROKERS.remember(brokers[-1].url, bus.path)
         brokers[-1].start()

@@ -33,9 +33,9 @@ def library(asked: dict[str, Any]) -> SamplingParams:
     return SamplingParams(max_tokens=40, **asked | {"logit_bias": biases})
 
 
-def ask(gateway: Gateway, door: str, **body: Any) -> dict[str, Any]:
+def ask(gateway: Gateway, path: str, **body: Any) -> dict[str, Any]:
     asked = {"model": MODEL, "max_tokens": 40, "return_tokens": True, **body}
-    answer = httpx.post(f"{gateway.url}/v1/{door}", json=asked, timeout=240, trust_env=False)
+    answer = httpx.post(f"{gateway.url}/v1/{path}", json=asked, timeout=240, trust_env=False)
     assert answer.status_code == 200, answer.text
     body = answer.json()
     return body["choices"][0] | {"tokens": body["outrider"]["tokens"]}

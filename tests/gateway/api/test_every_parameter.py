@@ -100,7 +100,7 @@ def _text(part: dict[str, Any]) -> str:
     )
 
 
-class Doors:
+class Apis:
     """A mesh of two verifiers that note what their engines take."""
 
     def __init__(self, http: httpx.Client, logs: list[Path]) -> None:
@@ -125,7 +125,7 @@ class Doors:
 
 
 @pytest.fixture(scope="module")
-def apis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
+def apis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apis]:
     """The APIs of a mesh whose model has special tokens around texts, and variables in its template."""
     directory, made = tmp_path_factory.mktemp("models") / "toy", byte_level()
     made.post_processor = TemplateProcessing(single=f"{EXTRA} $A", special_tokens=[(EXTRA, END)])
@@ -144,7 +144,7 @@ def apis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
             verifier.wait_ready()
         mesh.wait_ready()
         with httpx.Client(base_url=mesh.url, timeout=60) as http:
-            yield Doors(http, [verifier.log for verifier in noted])
+            yield Apis(http, [verifier.log for verifier in noted])
 
 
 @pytest.mark.parametrize("api", APIS)
@@ -154,7 +154,7 @@ def test_every_parameter_has_an_effect_to_be_tried(api: str) -> None:
 
 
 @pytest.mark.parametrize(("api", "name"), TRIED)
-def test_a_parameter_changes_what_the_engine_does_or_is_named(apis: Doors, api: str, name: str) -> None:
+def test_a_parameter_changes_what_the_engine_does_or_is_named(apis: Apis, api: str, name: str) -> None:
     effect = APIS[api][1][name]
     if effect.test:
         assert effect.test.partition("::")[2] in functions_of(effect.test.partition("::")[0])
@@ -179,5 +179,5 @@ def test_a_parameter_changes_what_the_engine_does_or_is_named(apis: Doors, api: 
         assert answer.whole[first] != without.whole[first]
 
 
-def _verifier(apis: Doors, api: str, body: dict[str, Any]) -> str:
+def _verifier(apis: Apis, api: str, body: dict[str, Any]) -> str:
     return str(apis.ask(api, body).whole["outrider"]["verifier"])

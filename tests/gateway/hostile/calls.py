@@ -1,4 +1,4 @@
-"""Hostile calls of the gRPC door."""
+"""Hostile calls of the gRPC API."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ class Target:
     """A gateway with the model ``model``; ``key`` is the attacker's.
 
     Attributes:
-        url, grpc: addresses of the doors, as ``http://host:port`` and ``host:port``.
+        url, grpc: addresses of the APIs, as ``http://host:port`` and ``host:port``.
         nats: a connection to the broker.
         http: a client of ``url``, with the key and JSON as the type.
         body_bytes: most bytes of a body.
@@ -38,7 +38,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a door answered: its status or code in words, and the message of an error."""
+    """How an API answered: its status or code in words, and the message of an error."""
 
     answer: str
     message: str = ""
@@ -59,7 +59,7 @@ class Case:
     """
 
     name: str
-    door: str
+    api: str
     what: str
     answers: tuple[str, ...]
     says: str

@@ -1,4 +1,4 @@
-"""Hostile messages at the NATS door."""
+"""Hostile messages at the NATS API."""
 
 from __future__ import annotations
 

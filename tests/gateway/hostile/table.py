@@ -15,6 +15,6 @@ def markdown() -> str:
     """The table of cases, in a row those of one API that have one answer."""
     rows: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for case in CASES.values():
-        rows[case.door, " or ".join(case.answers)].append(f"`{case.name}`")
+        rows[case.api, " or ".join(case.answers)].append(f"`{case.name}`")
     lines = [f"| {api} | {answer} | {', '.join(names)} |" for (api, answer), names in rows.items()]
     return "\n".join(["| API | answer | cases |", "|---|---|---|", *lines]) + "\n"
