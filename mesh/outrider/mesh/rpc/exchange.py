@@ -63,16 +63,14 @@ class _Exchange:
 
     async def read(self, requests: AsyncIterator[pb.CallBatch]) -> None:
         """Starts the calls that arrive, and cancels those that nobody waits for."""
-        async for batch in requests:
-            for call in batch.calls:
-                if self._finishing:
-                    self._send(pb.Answer(number=call.number, refused=True))
-                else:
-                    self._running[call.number] = asyncio.create_task(self._run(call))
-            for number in batch.cancelled:
-                if (task := self._running.pop(number, None)) is not None:
-                    task.cancel()
-        self.finish()
+        try:
+            async for batch in requests:
+                for call in batch.calls:
+                    self._begin(call)
+                for number in batch.cancelled:
+                    self._cancel(number)
+        finally:
+            self.finish()
 
     async def next(self) -> pb.AnswerBatch | None:
         """The answers that are ready, once there are some; None after the last."""
@@ -96,6 +94,17 @@ class _Exchange:
         """Cancels the calls that run."""
         for task in self._running.values():
             task.cancel()
+
+    def _begin(self, call: pb.Call) -> None:
+        if self._finishing:
+            self._send(pb.Answer(number=call.number, refused=True))
+        else:
+            self._running[call.number] = asyncio.create_task(self._run(call))
+
+    def _cancel(self, number: int) -> None:
+        if (task := self._running.pop(number, None)) is not None:
+            task.cancel()
+            self._news.set()  # it may have been the last one
 
     async def _run(self, call: pb.Call) -> None:
         try:
