@@ -56,7 +56,7 @@ def test_what_is_listed_is_there() -> None:
     for name in WHOLE:
         path, _, function = name.partition("::")
         assert (TESTS / path).exists(), name
-        assert not function or function in functions(TESTS / path), name
+        assert not function or function.partition("[")[0] in functions(TESTS / path), name
 
 
 def test_nothing_is_listed_twice() -> None:
