@@ -52,7 +52,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 """Hundreds of processes import the same modules; without bytecode each of them compiles all of Outrider again."""
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-"""Threads that spin for one another crawl on a busy machine; it is read when torch is first imported."""
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+"""Threads that spin for one another crawl on a busy machine; both are read when torch is first imported."""
 
 if not Path("/dev/nvidiactl").exists():
     os.environ.setdefault("TRITON_INTERPRET", "1")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-_CHUNKS = "engine/models/test_determinism.py::test_it_does_not_matter_in_which_chunks_a_sequence_comes"
 _JOINT_LAW = "engine/speculation/acceptance/test_rejection.py::test_three_tokens_have_the_targets_joint_distribution"
 WHOLE: tuple[str, ...] = (
     "benches",
@@ -33,8 +32,6 @@ WHOLE: tuple[str, ...] = (
     "engine/models/operators/test_graphs.py::test_steps_whose_attention_needs_too_much_memory_run_as_they_come",
     "engine/models/quantized/test_models.py::test_a_model_on_triton_agrees_with_its_numbers",
     "engine/models/quantized/test_models.py::test_quants_and_plain_weights_stand_side_by_side_on_triton",
-    f"{_CHUNKS}[experts, bfloat16, 2 threads]",
-    f"{_CHUNKS}[windows, bfloat16, 2 threads]",
     "engine/models/test_native.py",
     "engine/models/test_triton.py",
     f"{_JOINT_LAW}[False-truncation1]",

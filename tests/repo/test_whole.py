@@ -38,7 +38,7 @@ def functions(file: Path) -> set[str]:
 
 
 def test_all_tests_are_those_that_pytest_finds_without_a_selection() -> None:
-    assert pytest_of("test-all") == ["-n", "2", "--dist", "loadgroup"]
+    assert pytest_of("test-all") == ["-n", "3", "--dist", "loadgroup"]
     options = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
     assert options["testpaths"] == ["tests"]
     assert not {"-m", "-k", "--ignore", "--deselect", "norecursedirs"} & {*options["addopts"].split(), *options}
