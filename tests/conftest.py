@@ -40,6 +40,7 @@ LONG = (
     "verifier/test_kv_cache.py",
     "loadtest/attack/test_attacks.py",
     "engine/models/test_native.py",
+    "native/test_program.py",
     "gateway/generation/test_full_disk.py",
     "verifier/test_drafting_service.py",
     "gateway/api/own/test_prompts.py",
