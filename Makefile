@@ -31,17 +31,17 @@ dev: .venv/.installed-dev
 run: setup
 	$(BIN)/outrider up --host 127.0.0.1 --port 8080 $(ARGS)
 
-# What a change needs each time. ARGS selects from all tests.
+# What a change needs each time. ARGS selects from all tests. Three workers keep two cores busy, since tests also wait.
 test: dev
 ifeq ($(ARGS),)
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup -m "not whole"
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist loadgroup -m "not whole"
 else
 	$(BIN)/pytest $(ARGS)
 endif
 
 # All tests, and those that others wrote.
 test-all: dev
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist loadgroup
 	$(MAKE) --no-print-directory outside
 
 # Tries what published packages hold: texts of tokenizers, chat templates, schemas. Prints counts; what cannot be downloaded is skipped.

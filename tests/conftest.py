@@ -40,6 +40,7 @@ LONG = (
     "verifier/test_kv_cache.py",
     "loadtest/attack/test_attacks.py",
     "engine/models/test_native.py",
+    "native/test_program.py",
     "gateway/generation/test_full_disk.py",
     "verifier/test_drafting_service.py",
     "gateway/api/own/test_prompts.py",
@@ -52,7 +53,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 """Hundreds of processes import the same modules; without bytecode each of them compiles all of Outrider again."""
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-"""Threads that spin for one another crawl on a busy machine; it is read when torch is first imported."""
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+"""Threads that spin for one another crawl on a busy machine; both are read when torch is first imported."""
 
 if not Path("/dev/nvidiactl").exists():
     os.environ.setdefault("TRITON_INTERPRET", "1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+_JOINT_LAW = "engine/speculation/acceptance/test_rejection.py::test_three_tokens_have_the_targets_joint_distribution"
 WHOLE: tuple[str, ...] = (
     "benches",
     "chaos",
@@ -16,6 +17,8 @@ WHOLE: tuple[str, ...] = (
     "cli/test_up_secure.py",
     "clients/test_client.py",
     "clients/test_documentation.py",
+    "clients/test_grpc_client.py::test_a_gateway_killed_with_its_verifier_goes_unnoticed",
+    "clients/test_nats_client.py::test_a_gateway_killed_with_its_verifier_goes_unnoticed",
     "clients/test_published.py",
     "clients/test_typescript.py",
     "deploy",
@@ -23,11 +26,22 @@ WHOLE: tuple[str, ...] = (
     "engine/logits/test_edits.py::test_edits_that_forget_the_nodes_own_path_or_count_twice_break_the_law",
     "engine/logits/test_edits.py::test_the_joint_law_is_that_of_the_edited_target",
     "engine/models/families/test_real_gemma.py",
+    "engine/models/gguf/test_damage.py",
+    "engine/models/operators/test_graphs.py::test_a_captured_step_keeps_the_states_that_an_eager_step_keeps",
+    "engine/models/operators/test_graphs.py::test_a_graph_keeps_the_pages_that_it_writes_to",
+    "engine/models/operators/test_graphs.py::test_of_too_many_sizes_the_one_that_was_not_used_for_longest_is_forgotten",
+    "engine/models/operators/test_graphs.py::test_steps_of_too_many_rows_run_as_they_come",
+    "engine/models/operators/test_graphs.py::test_steps_whose_attention_needs_too_much_memory_run_as_they_come",
+    "engine/models/quantized/test_models.py::test_a_model_on_triton_agrees_with_its_numbers",
+    "engine/models/quantized/test_models.py::test_quants_and_plain_weights_stand_side_by_side_on_triton",
     "engine/models/test_native.py",
     "engine/models/test_triton.py",
+    f"{_JOINT_LAW}[False-truncation1]",
+    f"{_JOINT_LAW}[True-truncation3]",
     "engine/store/test_pull.py",
     "engine/test_transformers.py",
     "gateway/abuse",
+    "gateway/admission/test_shared_limits.py::test_no_limit_is_exceeded_whatever_becomes_of_gateways_broker_and_clients[1]",
     "gateway/api/own/test_prompts.py",
     "gateway/api/playground/test_playground_browser.py",
     "gateway/api/test_hostile_input.py",
@@ -42,6 +56,7 @@ WHOLE: tuple[str, ...] = (
     "gateway/mesh/test_frozen.py",
     "gateway/mesh/test_harmful_grammars.py",
     "gateway/mesh/test_keys.py",
+    "gateway/mesh/test_killed_gateways.py",
     "gateway/mesh/test_secure.py",
     "gateway/mesh/test_stream_tenants.py",
     "gateway/sharing",
@@ -54,20 +69,28 @@ WHOLE: tuple[str, ...] = (
     "loadtest/chats",
     "loadtest/experiments",
     "loadtest/peers",
+    "mesh/bus/test_cluster.py",
     "mesh/security/test_processes.py",
     "measure/planning",
+    "measure/ramp/test_ramp.py::test_a_comparison_finds_what_changed_and_nothing_in_noise",
     "mesh/test_lifecycle.py",
+    "native/test_program.py::test_every_call_survives_the_sanitizers_and_a_failing_allocator",
     "outside",
     "repo/test_wheel.py",
     "security",
+    "tokenizer/test_service.py::test_a_template_that_never_ends_keeps_no_other_caller_waiting",
     "training",
     "verifier/test_drafting_service.py",
     "verifier/test_kv_cache.py",
     "verifier/test_proposer_faults.py",
     "verifier/test_service.py",
+    "verifier/test_states_service.py",
     "verifier/three_layers",
 )
-"""Folders, files and tests (`file.py::test_name`), by their paths in `tests`, that only `make test-all` runs."""
+"""What only `make test-all` runs, by paths in `tests`: folders, files, tests and their cases.
+
+A test is `file.py::test_name`, a case `file.py::test_name[case]`.
+"""
 
 
 def is_whole(case: str) -> bool:

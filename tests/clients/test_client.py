@@ -104,8 +104,9 @@ async def test_only_chunks_that_were_read_count_as_received(client: AsyncClient,
 
 
 async def test_a_stream_of_a_model_that_is_not_served_is_refused(client: AsyncClient) -> None:
-    with pytest.raises(NotFoundError, match="does not exist"):
+    with pytest.raises(NotFoundError) as unknown:
         await anext(aiter(client.stream("a", model="no")))
+    assert unknown.value.code == "model_not_found"
 
 
 async def test_a_killed_gateway_goes_unnoticed(streaming: Stack, one: Gateway, client: AsyncClient) -> None:
@@ -163,5 +164,5 @@ async def test_a_stream_that_is_left_is_not_generated_on(client: AsyncClient, st
 
 @pytest.mark.usefixtures("halted")
 async def test_a_stream_that_another_cancels_ends_in_an_error(client: AsyncClient) -> None:
-    with pytest.raises(CancelledError, match="the stream was cancelled"):
+    with pytest.raises(CancelledError):
         await _read(client, client.cancel)

@@ -119,8 +119,9 @@ def test_errors_are_those_it_knows() -> None:
     with pytest.raises(openai.BadRequestError, match="temperature") as bad:
         CHAT.invoke("a", temperature=-1)
     assert bad.value.param == "temperature"
-    with pytest.raises(openai.NotFoundError, match="does not exist"):
+    with pytest.raises(openai.NotFoundError) as unknown:
         ChatOpenAI(**HOW | {"model": "none"}).invoke("a")
+    assert unknown.value.code == "model_not_found"
     with pytest.raises(ContextOverflowError):
         CHAT.invoke("é" * 9000)
     embedding = OpenAIEmbeddings(**HOW, check_embedding_ctx_length=False)

@@ -124,3 +124,28 @@ async def test_a_broker_that_stores_nothing_is_told_so(bus: Bus) -> None:
     await ledger.open()
     with pytest.raises(Unavailable, match="NATS has no JetStream"):
         await ledger.find(Key("t", "r"))
+
+
+async def test_the_gateway_that_makes_the_ledger_lacks_no_record(storing: Bus) -> None:
+    ledger = Ledger(storing, GatewaySettings())
+    assert ledger.why_lacking == ledger.trouble is not None
+    await ledger.open()
+    assert ledger.why_lacking is None
+
+
+async def test_a_gateway_that_joins_may_lack_records_that_others_have_yet_to_write(storing: Bus) -> None:
+    await Ledger(storing, GatewaySettings()).open()
+    joined = Ledger(storing, GatewaySettings())
+    await joined.open()
+    assert joined.trouble is None
+    assert joined.why_lacking is not None
+
+
+async def test_records_may_be_missing_while_the_broker_takes_none_and_for_a_while_after(storing: Bus) -> None:
+    ledger = Ledger(storing, GatewaySettings())
+    await ledger.open()
+    ledger.fail(Unavailable("the disk is full"))
+    assert ledger.why_lacking == "the disk is full"
+    await ledger.tend()
+    assert ledger.trouble is None
+    assert ledger.why_lacking is not None

@@ -74,9 +74,9 @@ async def test_a_running_stream_is_hidden_from_other_tenants_at_every_api(
         cancelled = stub.Cancel(pb.CancelGenerationRequest(**asked), metadata=metadata)
         assert {await resumed.code(), await cancelled.code()} == {grpc.StatusCode.NOT_FOUND}
     async with over_nats.AsyncClient(shared.broker.url, api_key=foreign) as over:
-        with pytest.raises(NotFoundError, match="no such stream"):
+        with pytest.raises(NotFoundError):
             await over.cancel(begun.request)
-        with pytest.raises(NotFoundError, match="no such stream"):
+        with pytest.raises(NotFoundError):
             [chunk async for chunk in over.resume(begun.request)]
     subject, port = token_subject(tenant_store.tenant, begun.request), shared.broker.port
     speaker = await Speaker.join(port, key=foreign)
@@ -146,8 +146,9 @@ async def test_a_background_response_is_its_tenants_alone_and_paid_once(
         for refused in (stranger.responses.retrieve, stranger.responses.cancel, stranger.responses.delete):
             with pytest.raises(openai.NotFoundError):
                 await refused(made.id)
-        with pytest.raises(openai.BadRequestError, match="no such response"):
+        with pytest.raises(openai.BadRequestError) as wrong:
             await stranger.responses.create(**asked, previous_response_id=made.id)
+        assert wrong.value.param == "previous_response_id"
         told = [event async for event in await other.responses.retrieve(made.id, stream=True)]
         whole = await one.responses.retrieve(made.id)
     assert told[-1].type == "response.incomplete"
