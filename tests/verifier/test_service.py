@@ -164,6 +164,10 @@ async def test_bad_requests_are_refused_by_name(stub: Stub) -> None:
         error = await refused(stub.Submit(request))
         assert isinstance(error, InvalidRequest), param
         assert error.param == param
+    for subject in ("frames.", "frames.a.b", "frames.*", "tok.t.bad", "frames. "):
+        asked = message("bad")
+        asked.reader = subject
+        assert (await refused(stub.Submit(asked))).param == "reader"
     outside = pb.SubmitRequest(request_id="bad", tenant="t", prompt=pack_ids([VOCABULARY]))
     assert "vocabulary" in (await refused(stub.Submit(outside))).message
 

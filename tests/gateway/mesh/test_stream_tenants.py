@@ -33,6 +33,15 @@ async def _ask(method: str, url: str, request: str, key: str = "") -> int:
         return (await http.request(method, f"{url}/v1/streams/{request}", headers=headers)).status_code
 
 
+@pytest.fixture(autouse=True)
+async def settled(urls: list[str], tenant_store: TenantStore) -> None:
+    """Waits until both gateways answer 404 for an unknown stream: a gateway that has just joined answers 503."""
+    _, text = await TenantStore(tenant_store.bucket).key()
+    for url in urls:
+        while await _ask("GET", url, "unknown", text) != 404:
+            await asyncio.sleep(0.1)
+
+
 def _body(length: int = LENGTH) -> dict[str, Any]:
     return {"max_tokens": length, "return_tokens": True, "stream_options": {"include_usage": True}}
 

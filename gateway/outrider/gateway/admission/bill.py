@@ -75,7 +75,7 @@ class BillStore:
     async def take(self, name: str, payer: str, generated: list[int]) -> list[int]:
         """As `Bill.take`; returns the index of each choice at which the share of ``payer`` begins."""
         for _ in range(_ATTEMPTS):
-            bill, revision = await self._read(name, Bill([0] * len(generated)), 0)
+            bill, revision = await self._read(name, Bill([0] * len(generated)))
             taken = bill.take(payer, generated)
             if await self._write(name, taken, revision):
                 return taken.paid
@@ -83,23 +83,23 @@ class BillStore:
 
     async def end(self, name: str, payer: str, start: list[int], received: list[int]) -> int:
         """As `Bill.end`; returns the number of tokens that ``payer`` pays for."""
-        unwritten = Bill(start, payer), 0
+        unwritten = Bill(start, payer)
         # the bill of a request that nobody has taken over is not written yet: one call in place of two
-        bill, revision = unwritten if payer == FIRST else await self._read(name, *unwritten)
+        bill, revision = (unwritten, 0) if payer == FIRST else await self._read(name, unwritten)
         for _ in range(_ATTEMPTS):
             ended, charged = bill.end(payer, start, received)
             if await self._write(name, ended, revision):
                 return charged
-            bill, revision = await self._read(name, *unwritten)
+            bill, revision = await self._read(name, unwritten)
         raise _contested()
 
     async def erase(self, tenant: str, before: float) -> int:
         """Deletes a tenant's bills that are older than ``before``; returns their number."""
         return await self._bucket.wipe(f"{tenant}.*", before)
 
-    async def _read(self, name: str, unwritten: Bill, revision: int) -> tuple[Bill, int]:
+    async def _read(self, name: str, unwritten: Bill) -> tuple[Bill, int]:
         entry = await self._bucket.get(name)
-        return (_decode(entry.value), entry.revision) if entry else (unwritten, revision)
+        return (_decode(entry.value), entry.revision) if entry else (unwritten, 0)
 
     async def _write(self, name: str, bill: Bill, revision: int) -> bool:
         try:

@@ -28,7 +28,7 @@ class Flight:
         recording: Its record in the ledger.
         owned: Whether the end of this flight cancels the request: no other reader has taken the request over.
         background_reader: The task that reads on after the client has left, if there is one.
-        observer: Measures the request, and tells of it.
+        observer: Measures the request, and reports its end.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class Flight:
         charged = await self._charge.settle(spent)
         errors = [self._withdrawn, *(stream.failed for stream in self.streams)]
         error = next((each for each in errors if each is not None), None)
-        self.observer.tell(self._charge.admission, self.key.request, spent, charged, error)
+        self.observer.report(self._charge.admission, self.key.request, spent, charged, error)
 
     async def _next(self, batches: AsyncGenerator[_Batch, None]) -> _Batch | None:
         """The next batch, or None; `withdraw` cancels the wait for it, as `asyncio.timeout` would."""

@@ -1,4 +1,4 @@
-"""Observes a request while its answer is read, and tells of it once it has ended."""
+"""Observes a request while its answer is read, and reports it once it has ended."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class RequestObserver:
         self.span: GenAiSpan | None = None
 
     def begin(self) -> None:
-        """The request is admitted, and verifiers have it. `tell` says nothing of what ends before that."""
+        """The request is admitted, and verifiers have it. `report` does nothing for a request that ends before."""
         self._running = True
 
     def skip(self, tokens: Sequence[int]) -> None:
@@ -128,7 +128,7 @@ class RequestObserver:
         self._count_tokens(answers)
         self._count(self._outcome(failure, owned), failure)
 
-    def tell(
+    def report(
         self,
         admission: Admission,
         request: str,

@@ -25,7 +25,7 @@ class FrameSources:
     """Collects the frames of ``job`` in one inbox, as they arrive: frames may repeat, overlap, be missing or early.
 
     Attributes:
-        reading: what the verifier is told of this reader.
+        reading: the subject and the tag by which the verifier sends frames to this stream.
         phase: where frames come from.
         loss: why the verifier is lost; None in phases in which it is not.
     """

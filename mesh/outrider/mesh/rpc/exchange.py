@@ -110,7 +110,8 @@ class _Exchange:
         try:
             answer = pb.Answer(number=call.number, response=await self._answer(call.method, call.request))
         except NotImplementedError:
-            answer = pb.Answer(number=call.number, failure=pb.Failure(code=_UNIMPLEMENTED, message=call.method))
+            missing = pb.Failure(code=_UNIMPLEMENTED, message=f"{call.method} is not implemented")
+            answer = pb.Answer(number=call.number, failure=missing)
         except Exception as error:
             answer = pb.Answer(number=call.number, failure=_failure(failure_of(call.method, error)))
         self._running.pop(call.number, None)

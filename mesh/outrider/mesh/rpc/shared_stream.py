@@ -9,10 +9,11 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import grpc
-from outrider.mesh.errors import DeadlineExceeded, OutriderError, Unavailable, Unreachable, from_rpc, from_status
+from outrider.mesh.errors import DeadlineExceeded, Unavailable, Unreachable, from_rpc, from_status
 from outrider.v1 import calls_pb2 as pb
 from outrider.v1.calls_pb2_grpc import CallsStub
 
@@ -109,7 +110,7 @@ class SharedStream:
         self._news.set()
 
     async def _run(self) -> None:
-        error: Exception = Unavailable("the service ended while it had the call")
+        error: Callable[[], Exception] = partial(Unavailable, "the service ended while it had the call")
         writer: asyncio.Task[None] | None = None
         try:
             stream = CallsStub(self._channel).Exchange()
@@ -118,9 +119,10 @@ class SharedStream:
                 for answer in answers.answers:
                     self._settle(answer)
         except grpc.aio.AioRpcError as failure:
-            error = NotSharedHere() if failure.code() is grpc.StatusCode.UNIMPLEMENTED else from_rpc(failure)
+            missing = failure.code() is grpc.StatusCode.UNIMPLEMENTED
+            error = NotSharedHere if missing else partial(from_rpc, failure)
         except grpc.aio.UsageError:  # the channel is closed
-            error = Unreachable("the connection was closed")
+            error = partial(Unreachable, "the connection was closed")
         finally:
             if writer is not None:
                 writer.cancel()
@@ -131,7 +133,7 @@ class SharedStream:
             waiting, self._waiting = self._waiting, {}
             for each in waiting.values():
                 if not each.done():
-                    each.set_exception(_copy(error))
+                    each.set_exception(error())  # one of its own: tracebacks of a shared one would join
 
     async def _write(self, stream: Any) -> None:
         """Sends what waits, as one message, whenever the message before it has been sent."""
@@ -173,12 +175,3 @@ class SharedStream:
 def _expire(answer: asyncio.Future[bytes]) -> None:
     if not answer.done():
         answer.set_exception(DeadlineExceeded("Deadline Exceeded"))
-
-
-def _copy(error: Exception) -> Exception:
-    """An error of its own for each call: raising one object in several places joins their tracebacks."""
-    if not isinstance(error, OutriderError):
-        return type(error)()
-    copied = type(error)(error.message, param=error.param, retry_after=error.retry_after)
-    copied.__dict__.update(error.__dict__)
-    return copied

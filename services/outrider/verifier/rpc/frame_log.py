@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator
@@ -10,6 +11,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from outrider.v1 import verifier_pb2
+from outrider.verifier.requests.conversion import check
+from outrider.wire.frames import frames_subject
+
+_READER = re.compile(re.escape(frames_subject("")) + "[A-Za-z0-9_-]{1,64}")
 
 
 class StreamEntry(NamedTuple):
@@ -44,7 +49,9 @@ class Reader(NamedTuple):
 
     @classmethod
     def of(cls, message: verifier_pb2.SubmitRequest) -> Reader | None:
-        """The reader of a submitted request, if it has one."""
+        """The reader of a submitted request, if it has one; `InvalidRequest` for a subject that is not a gateway's."""
+        if message.reader:
+            check(_READER.fullmatch(message.reader), "reader", f"must be like {frames_subject('gateway-1')}")
         return cls(message.reader, message.tag, not message.stream_id) if message.reader else None
 
 

@@ -75,7 +75,7 @@ class Publisher:
             self._idle.set()
 
     def _send(self, request: Request, output: Output, batches: _Batches) -> None:
-        """Publishes a frame for those who read the request alone, and adds it to the batch of its gateway."""
+        """Adds a frame to the batch of the request's gateway, and publishes it if there may be other readers."""
         last = output.finish is not None
         if last:
             self._leases.end(request.id)
