@@ -164,10 +164,14 @@ def test_a_stream_follows_a_verifier_that_sends_gateways_no_batches_of_frames() 
         (verifier,) = world.all
         verifier.member = msgspec.structs.replace(verifier.member, status={"heartbeats": True})
         world.to_drop = LENGTH
-        reader = Reading(world, "new", at_once=False, slow=0.0)
-        await reader.outcome()
-        assert world.follows == 1
-        await reader.stream.close()
+        mesh: Any = world
+        stream = TokenStream(world.job, mesh, mesh, SETTINGS)
+        await stream.open()
+        assert stream.following
+        assert [token async for frames in stream.frames() for each in frames for token in each.tokens] == [
+            *range(LENGTH)
+        ]
+        await stream.close()
 
     virtual_time.run(main(), list)
 

@@ -60,7 +60,6 @@ class World:
         self.all: list[ScriptedVerifier] = []
         self.counts: Counter[str] = Counter()
         self.followed: list[Member] = []
-        self.follows = 0
         self.isolation = asyncio.Lock()
         self.banned = self.erased = SimpleNamespace(check=lambda _: None, ban=lambda _: None)
         self.follow_stream: Callable[[str, str | None], None] = lambda reason, verifier: None
@@ -218,7 +217,6 @@ class World:
 
     async def follow(self, job: Job, member: Member, start: int) -> AsyncGenerator[Frame, None]:
         self.followed.append(member)
-        self.follows += 1
         try:
             await asyncio.sleep(next(self._delays))
             async for frame in self._frames(self._of(member), start):
