@@ -173,7 +173,7 @@ SHARED: dict[str, Effect] = {
     "prompt_cache_key": Effect("a", shows=Shows.PLACE),
     "coalesce": Effect(
         False,
-        test="tests/gateway/sharing/test_sharing.py::"
+        test="tests/gateway/stream/test_sharing.py::"
         "test_what_is_not_the_very_same_or_does_not_want_to_is_generated_by_itself",
     ),
 }

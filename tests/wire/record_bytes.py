@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
-from outrider.gateway.generation.record import FurtherPrompt, Record
-from outrider.gateway.requests.models import ServedModel
+from outrider.gateway.ledger.record import FurtherPrompt, Record
+from outrider.gateway.request.models import ServedModel
 from outrider.mesh.registry import Member, State
 from outrider.v1 import inference_pb2, kvcache_pb2, proposer_pb2, sampling_pb2, tokenizer_pb2, verifier_pb2
 from outrider.wire.frames import Alternative, Draft, Finish, Frame, Likelihood, Usage

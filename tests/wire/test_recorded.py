@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from outrider.gateway.generation.record import Record
+from outrider.gateway.ledger.record import Record
 from outrider.mesh.bus import Bus
 from outrider.mesh.registry import Registry, State, announce_subject
 from outrider.v1 import verifier_pb2 as pb

@@ -12,10 +12,10 @@ from outrider.gateway.api.http.connections import Connections, most_connections
 from outrider.gateway.api.http.server import HttpServer
 from outrider.gateway.api.nats.callout import Callout
 from outrider.gateway.api.nats.requests import NatsRequests
-from outrider.gateway.generation.in_flight import Flights
-from outrider.gateway.generation.withdrawal import Withdrawal
 from outrider.gateway.observer.genai import open_genai
 from outrider.gateway.observer.request_observer import Observers
+from outrider.gateway.request.in_flight import Flights
+from outrider.gateway.request.withdrawal import Withdrawal
 from outrider.gateway.settings import GatewaySettings
 from outrider.mesh.addresses import join, split
 from outrider.mesh.bus import find_issuer

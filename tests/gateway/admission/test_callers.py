@@ -13,8 +13,8 @@ from outrider.gateway.admission.access_control import client_address
 from outrider.gateway.admission.caller import Caller, caller_with_key
 from outrider.gateway.admission.directory import FRESH_S, Directory
 from outrider.gateway.admission.reservation import duration
-from outrider.gateway.generation.intake import effective_priority
-from outrider.gateway.requests.request import Generation
+from outrider.gateway.request.generation import Generation
+from outrider.gateway.request.intake import effective_priority
 from outrider.gateway.settings import GatewaySettings
 from outrider.mesh.bus import Bucket, Bus
 from outrider.mesh.config import load

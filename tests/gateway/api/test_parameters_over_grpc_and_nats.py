@@ -20,7 +20,7 @@ from outrider.gateway.api.grpc.requests import read_generation
 from outrider.gateway.api.nats.queries import NatsParameters, read_generate
 from outrider.gateway.api.openai.bodies import ChatBody, CompletionBody, ShapedGeneration, read_body_of_any_kind
 from outrider.gateway.api.responses.body import ResponseBody
-from outrider.gateway.requests.request import Generation
+from outrider.gateway.request.generation import Generation
 from outrider.mesh.bus.micro import Query
 from outrider.mesh.errors import InvalidRequest
 from outrider.v1 import inference_pb2 as pb

@@ -17,7 +17,7 @@ from outrider.gateway.api.nats.queries import read_generate
 from outrider.gateway.api.openai.bodies import read_completion
 from outrider.gateway.api.openapi.document import document
 from outrider.gateway.api.responses.body import read_response
-from outrider.gateway.requests.request import Generation
+from outrider.gateway.request.generation import Generation
 from outrider.mesh.bus.micro import Query
 from outrider.mesh.errors import InvalidRequest
 from outrider.v1 import inference_pb2 as pb

@@ -9,7 +9,7 @@ import pytest
 from outrider.gateway.errors import PromptRefused
 from outrider.gateway.filters.patterns import patterns
 from outrider.gateway.filters.prompts import filter_prompt
-from outrider.gateway.requests.request import Messages, Text, Tokens
+from outrider.gateway.request.generation import Messages, Text, Tokens
 from outrider.mesh.errors import InvalidRequest
 
 from tests.gateway.filtering import ADDRESS, SECRET

@@ -6,9 +6,10 @@ import time
 
 import pytest
 from outrider.gateway.admission.caller import Caller
-from outrider.gateway.requests.models import ServedModel
-from outrider.gateway.routing.erased_tenants import ErasedTenants
+from outrider.gateway.request.models import ServedModel
 from outrider.gateway.routing.job import Job
+from outrider.gateway.routing.refused_jobs import RefusedJobs
+from outrider.mesh.bus import Bus
 from outrider.mesh.errors import PermissionDenied
 from outrider.v1.sampling_pb2 import SamplingParams, Speculation
 
@@ -17,12 +18,12 @@ def job(tenant: str, begun: float) -> Job:
     return Job("r", ServedModel("m", "v", 9), [1], SamplingParams(), Speculation(), Caller(tenant), begun=begun)
 
 
-def test_a_job_that_began_before_its_tenant_was_erased_is_refused_and_a_later_one_is_not() -> None:
-    erased = ErasedTenants()
-    erased.check(job("t", 0.0))
+def test_a_job_that_began_before_its_tenant_was_erased_is_refused_and_a_later_one_is_not(bus: Bus) -> None:
+    refused = RefusedJobs(bus)
+    refused.check(job("t", 0.0), begun=True)
     before = time.monotonic()
-    erased.add("t")
+    refused.erase("t")
     with pytest.raises(PermissionDenied, match="the tenant was erased"):
-        erased.check(job("t", before))
-    erased.check(job("other", before))
-    erased.check(job("t", time.monotonic() + 1.0))
+        refused.check(job("t", before), begun=True)
+    refused.check(job("other", before), begun=True)
+    refused.check(job("t", time.monotonic() + 1.0), begun=True)

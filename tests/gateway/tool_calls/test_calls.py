@@ -12,7 +12,7 @@ from outrider.engine.logits.grammar import Grammars
 from outrider.engine.speculation import NO_GUESSES
 from outrider.engine.text import Tokenizer
 from outrider.gateway.api.schema.structure import NamedSchema
-from outrider.gateway.requests.call_rules import CallableFunction, CallRules
+from outrider.gateway.request.generation import CallableFunction, CallRules
 from outrider.gateway.tool_calls.answer_reader import AnswerPiece, AnswerReader
 from outrider.gateway.tool_calls.grammar import call_structure
 from outrider.tokenizer.service import call_style

@@ -24,6 +24,8 @@ class Deadlines(msgspec.Struct, frozen=True):
     @classmethod
     def within(cls, first_ms: int | None, end_ms: int | None) -> Deadlines:
         """Deadlines ``first_ms`` and ``end_ms`` milliseconds from now; None is no deadline."""
+        if first_ms is None and end_ms is None:
+            return NO_DEADLINES
         now = time.monotonic()
         return cls(*(inf if each is None else now + each / 1e3 for each in (first_ms, end_ms)))
 
@@ -66,6 +68,9 @@ class Deadlines(msgspec.Struct, frozen=True):
             if not scope.expired():
                 raise
             raise self.passed(begun=False) from None
+
+
+NO_DEADLINES = Deadlines()
 
 
 def _left_ms(by: float, now: float) -> int:

@@ -21,8 +21,8 @@ from outrider.gateway.api.own.readiness import Health, Ready, Version, ready_mod
 from outrider.gateway.api.own.tokenizing import TokenizeRoutes
 from outrider.gateway.api.playground.page import Playground
 from outrider.gateway.api.responses.routes import ResponseRoutes
-from outrider.gateway.generation.in_flight import Flights
-from outrider.gateway.generation.intake import Generations
+from outrider.gateway.request.in_flight import Flights
+from outrider.gateway.request.intake import Generations
 from outrider.gateway.settings import GatewaySettings
 from outrider.mesh.errors import Unavailable
 from outrider.mesh.registry import State

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from outrider.gateway.errors import PromptRefused
 from outrider.gateway.filters.chain import Chain
-from outrider.gateway.requests.request import Messages, Prompt, Tokens
+from outrider.gateway.request.generation import Messages, Prompt, Tokens
 from outrider.mesh.errors import InvalidRequest
 
 _ARGUMENTS = "arguments"

@@ -8,7 +8,7 @@ from typing import Any
 
 from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind
-from outrider.gateway.requests.request import Generation, Messages
+from outrider.gateway.request.generation import Generation, Messages
 from outrider.gateway.routing.job import Job
 from outrider.mesh.telemetry import begun_span, mark_failed
 from outrider.wire.frames import Frame

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 from outrider.gateway.admission.caller import Caller
-from outrider.gateway.admission.deadlines import Deadlines
-from outrider.gateway.requests.models import ServedModel
+from outrider.gateway.admission.deadlines import NO_DEADLINES, Deadlines
+from outrider.gateway.request.models import ServedModel
 from outrider.gateway.routing import Ask
 from outrider.v1 import verifier_pb2 as pb
 from outrider.v1.sampling_pb2 import SamplingParams, Speculation
@@ -31,7 +31,7 @@ class Job(msgspec.Struct, frozen=True):
     caller: Caller
     priority: int = 0
     session: str = ""
-    deadlines: Deadlines = Deadlines()
+    deadlines: Deadlines = NO_DEADLINES
     coalesce: bool = False
     stream_id: str = ""
     record: bytes = b""

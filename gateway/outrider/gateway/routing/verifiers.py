@@ -8,14 +8,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import grpc
-from outrider.gateway.requests.attempts import TRANSIENT
-from outrider.gateway.requests.loads import Loads
-from outrider.gateway.requests.models import Models, ServedModel
+from outrider.gateway.request.models import Models, ServedModel
 from outrider.gateway.routing import Ask, VerifierSelection
-from outrider.gateway.routing.banned_grammars import BannedGrammars
-from outrider.gateway.routing.erased_tenants import ErasedTenants
 from outrider.gateway.routing.health import HealthWatches
 from outrider.gateway.routing.job import Job
+from outrider.gateway.routing.loads import Loads
+from outrider.gateway.routing.refused_jobs import RefusedJobs
+from outrider.mesh.attempts import TRANSIENT
 from outrider.mesh.errors import AlreadyExists, DeadlineExceeded, OutriderError, Unavailable, from_rpc
 from outrider.mesh.registry import Member, Registry, State
 from outrider.mesh.rpc import call, stub
@@ -36,9 +35,9 @@ _HEARTBEATS = 3
 class Verifiers:
     """Submits, follows, renews and cancels jobs, and counts this gateway's streams on each verifier.
 
-    ``on_lost`` is called with the instance of a verifier that died with streams of this gateway. Requests whose grammar
-    is ``banned``, or whose tenant is ``erased``, are not submitted. ``isolation`` is held by the one request that may
-    be killing verifiers and therefore runs without other such requests.
+    ``on_lost`` is called with the instance of a verifier that died with streams of this gateway. ``refused`` jobs are
+    not submitted. ``isolation`` is held by the one request that may be killing verifiers and therefore runs without
+    other such requests.
     """
 
     def __init__(
@@ -47,7 +46,7 @@ class Verifiers:
         tasks: Tasks,
         settings: GatewaySettings,
         selection: VerifierSelection,
-        banned: BannedGrammars,
+        refused: RefusedJobs,
         on_lost: Callable[[str], None],
     ) -> None:
         self._registry, self._tasks = registry, tasks
@@ -55,7 +54,7 @@ class Verifiers:
         self._heartbeat_s = settings.heartbeat_s
         self._selection, self._watches = selection, HealthWatches(tasks, on_lost)
         self._loads = Loads()
-        self.isolation, self.banned, self.erased = asyncio.Lock(), banned, ErasedTenants()
+        self.isolation, self.refused = asyncio.Lock(), refused
         self.models = Models(registry, settings.cold_models, settings.cold_place_s)
         self._draining: set[str] = set()
         registry.on_change("verifier", self._on_members)

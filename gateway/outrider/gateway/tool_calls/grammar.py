@@ -9,8 +9,7 @@ import json
 import re
 
 import msgspec
-from outrider.gateway.requests.call_rules import CallableFunction, CallRules
-from outrider.gateway.requests.request import Structure
+from outrider.gateway.request.generation import CallableFunction, CallRules, Structure
 from outrider.gateway.tool_calls.bare_calls import head_pattern
 from outrider.v1.sampling_pb2 import Grammar
 from outrider.wire.calls import CallFormat, CallStyle

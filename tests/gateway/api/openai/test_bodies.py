@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from outrider.gateway.api.openai.bodies import read_chat, read_completion
-from outrider.gateway.requests.request import Messages, Text, Tokens, choice_seed
+from outrider.gateway.request.generation import Messages, Text, Tokens, choice_seed
 from outrider.mesh.errors import InvalidRequest
 from outrider.wire.sampling import Speculation
 

@@ -9,7 +9,7 @@ import httpx
 import openai
 import pytest
 from outrider.engine.text import Tokenizer
-from outrider.gateway.requests.request import choice_seed
+from outrider.gateway.request.generation import choice_seed
 
 from tests.gateway.stack import CONTEXT, MODEL, Stack, events
 

@@ -12,8 +12,8 @@ import pytest
 from outrider.engine.text import Tokenizer
 from outrider.gateway.api.responses.body import read_response
 from outrider.gateway.api.responses.stored_form import ResponseShape
-from outrider.gateway.generation.record import Key, Record
-from outrider.gateway.requests.models import ServedModel
+from outrider.gateway.ledger.record import Key, Record
+from outrider.gateway.request.models import ServedModel
 from outrider.mesh.errors import Unavailable
 from outrider.wire.frames import Finish, Frame, Usage
 

@@ -14,7 +14,7 @@ from outrider.gateway.api.openai.bodies import read_chat, read_completion
 from outrider.gateway.api.responses.body import read_response
 from outrider.gateway.api.schema import unsupported
 from outrider.gateway.api.schema.ignored import shown_names
-from outrider.gateway.requests.request import Messages
+from outrider.gateway.request.generation import Messages
 from outrider.mesh.addresses import hold_port
 from outrider.mesh.errors import InvalidRequest
 

@@ -8,8 +8,8 @@ from contextlib import aclosing
 from outrider.gateway.api.openai.answers import fingerprint
 from outrider.gateway.api.openai.stored_form import decode_shape
 from outrider.gateway.api.schema.tools import read_calls
-from outrider.gateway.generation.flight import Flight
-from outrider.gateway.streams.reassembly import join, split
+from outrider.gateway.request.flight import Flight
+from outrider.gateway.stream.reassembly import join, split
 from outrider.gateway.tool_calls.answer_reader import AnswerPiece, AnswerReader
 from outrider.v1 import inference_pb2 as pb
 from outrider.wire.frames import Draft, Frame, Likelihood, Usage

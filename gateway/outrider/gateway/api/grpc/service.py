@@ -14,12 +14,12 @@ from outrider.gateway.api.grpc.responses import ResponseWriter
 from outrider.gateway.api.http.plain_json import require_plain
 from outrider.gateway.api.openai.stored_form import encode_shape
 from outrider.gateway.api.schema.prompts import chat
-from outrider.gateway.generation.flight import Flight
-from outrider.gateway.generation.in_flight import Flights
-from outrider.gateway.generation.intake import Generations
-from outrider.gateway.generation.record import Key, Record
-from outrider.gateway.requests.models import require_allowed
-from outrider.gateway.requests.request import Generation, Messages, Text
+from outrider.gateway.ledger.record import Key, Record
+from outrider.gateway.request.flight import Flight
+from outrider.gateway.request.generation import Generation, Messages, Text
+from outrider.gateway.request.in_flight import Flights
+from outrider.gateway.request.intake import Generations
+from outrider.gateway.request.models import require_allowed
 from outrider.gateway.settings import GatewaySettings
 from outrider.mesh.errors import InvalidRequest
 from outrider.mesh.tasks import Tasks

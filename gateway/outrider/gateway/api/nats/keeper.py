@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 
 from outrider.gateway.errors import DeadlinePassed, FatalRequest
-from outrider.gateway.generation.flight import Flight
-from outrider.gateway.generation.in_flight import Flights
+from outrider.gateway.request.flight import Flight
+from outrider.gateway.request.in_flight import Flights
 from outrider.gateway.routing.job import Job
-from outrider.gateway.streams.reassembly import split
+from outrider.gateway.stream.reassembly import split
 from outrider.mesh.bus import Bus
 from outrider.mesh.errors import Cancelled, Internal, InvalidRequest, OutriderError, Unavailable
 from outrider.mesh.tasks import Tasks

@@ -15,11 +15,11 @@ from outrider.gateway.api.nats import queries
 from outrider.gateway.api.nats.keeper import Keeper
 from outrider.gateway.api.openai.stored_form import encode_shape
 from outrider.gateway.api.schema.ignored import collector, ignored_header
-from outrider.gateway.generation.flight import Flight
-from outrider.gateway.generation.in_flight import Flights
-from outrider.gateway.generation.intake import Generations
-from outrider.gateway.generation.record import Key
-from outrider.gateway.requests.models import require_allowed
+from outrider.gateway.ledger.record import Key
+from outrider.gateway.request.flight import Flight
+from outrider.gateway.request.in_flight import Flights
+from outrider.gateway.request.intake import Generations
+from outrider.gateway.request.models import require_allowed
 from outrider.gateway.settings import GatewaySettings
 from outrider.mesh.bus import Endpoint, MicroService, Query
 from outrider.mesh.errors import Internal, InvalidRequest, OutriderError, Overloaded, Unavailable

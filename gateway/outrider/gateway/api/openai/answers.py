@@ -24,8 +24,8 @@ from outrider.gateway.api.openai.json_types import (
     UsageBody,
 )
 from outrider.gateway.api.schema.logprobs import token_name
-from outrider.gateway.requests.models import ServedModel
-from outrider.gateway.streams.reassembly import split
+from outrider.gateway.request.models import ServedModel
+from outrider.gateway.stream.reassembly import split
 from outrider.wire.frames import Draft, Frame, Usage
 
 

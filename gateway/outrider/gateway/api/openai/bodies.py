@@ -15,8 +15,7 @@ from outrider.gateway.api.schema.prompts import MOST_PROMPTS, PROMPTS, TemplateK
 from outrider.gateway.api.schema.structure import JsonSchemaFormat, ResponseFormat, format_structure, merged_structure
 from outrider.gateway.api.schema.tools import Tool, ToolChoice, read_call_rules, template_tools
 from outrider.gateway.api.schema.unsupported import CHAT, COMPLETION
-from outrider.gateway.requests.call_rules import CallRules
-from outrider.gateway.requests.request import Generation, Structure, choice_seed
+from outrider.gateway.request.generation import CallRules, Generation, Structure, choice_seed
 from outrider.mesh.errors import InvalidRequest
 from outrider.wire.bounds import Count, Flag, integers
 from outrider.wire.sampling import Length, Logprobs

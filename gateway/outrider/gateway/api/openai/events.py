@@ -12,8 +12,8 @@ from outrider.gateway.api.http.sse import done, event, with_retry
 from outrider.gateway.api.openai.json_types import UsageBody
 from outrider.gateway.api.openai.stored_form import Shape
 from outrider.gateway.errors import error_answer
-from outrider.gateway.generation.flight import Flight
-from outrider.gateway.streams.reassembly import split
+from outrider.gateway.request.flight import Flight
+from outrider.gateway.stream.reassembly import split
 from outrider.mesh.errors import Internal, OutriderError
 from outrider.mesh.telemetry import get_logger
 from outrider.wire.frames import Finish, Frame

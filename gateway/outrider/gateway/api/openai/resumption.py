@@ -8,9 +8,9 @@ from outrider.gateway.api.http.messages import EventStream, until_disconnected
 from outrider.gateway.api.http.position import Position, Tail
 from outrider.gateway.api.openai.events import EventWriter
 from outrider.gateway.api.openai.stored_form import decode_shape
-from outrider.gateway.generation.in_flight import Flights
-from outrider.gateway.generation.record import Key
-from outrider.gateway.requests.models import require_allowed
+from outrider.gateway.ledger.record import Key
+from outrider.gateway.request.in_flight import Flights
+from outrider.gateway.request.models import require_allowed
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route

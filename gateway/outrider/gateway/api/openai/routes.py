@@ -22,12 +22,12 @@ from outrider.gateway.api.openai.json_types import Answer
 from outrider.gateway.api.openai.stored_form import Shape, encode_shape
 from outrider.gateway.api.schema.headers import note_trouble, with_routing_headers, with_timeout_header
 from outrider.gateway.api.schema.ignored import announce, collector
-from outrider.gateway.generation.flight import Flight
-from outrider.gateway.generation.in_flight import Flights
-from outrider.gateway.generation.intake import Generations
-from outrider.gateway.requests.models import ServedModel
+from outrider.gateway.request.flight import Flight
+from outrider.gateway.request.in_flight import Flights
+from outrider.gateway.request.intake import Generations
+from outrider.gateway.request.models import ServedModel
 from outrider.gateway.settings import GatewaySettings
-from outrider.gateway.streams.reassembly import join
+from outrider.gateway.stream.reassembly import join
 from outrider.mesh.errors import InvalidRequest
 from outrider.wire.frames import Frame
 from starlette.requests import Request

@@ -7,8 +7,8 @@ from typing import Literal
 import msgspec
 from outrider.gateway.api.openai.answers import AnswerWriter
 from outrider.gateway.api.openai.forms import CHAT, COMPLETION, Form, calls_form
-from outrider.gateway.generation.record import Key, Record
-from outrider.gateway.requests.models import ServedModel
+from outrider.gateway.ledger.record import Key, Record
+from outrider.gateway.request.models import ServedModel
 from outrider.mesh.errors import NotFound
 
 

@@ -14,8 +14,8 @@ from outrider.gateway.api.schema.ignored import announce, collector
 from outrider.gateway.api.schema.parameters import read
 from outrider.gateway.api.schema.prompts import chat
 from outrider.gateway.errors import TooLarge
-from outrider.gateway.generation.intake import Generations
-from outrider.gateway.requests.request import Messages, Prompt, Text
+from outrider.gateway.request.generation import Messages, Prompt, Text
+from outrider.gateway.request.intake import Generations
 from outrider.gateway.settings import GatewaySettings
 from outrider.mesh.bus import Bucket, Bus
 from outrider.mesh.errors import InvalidRequest, NotFound, Unavailable

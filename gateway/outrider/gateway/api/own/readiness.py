@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
-from outrider.gateway.requests.models import Models, ServedModel
+from outrider.gateway.request.models import Models, ServedModel
 from outrider.mesh.errors import OutriderError
 from outrider.mesh.rpc import call, stub
 from outrider.v1.tokenizer_pb2 import DescribeTokenizerRequest

@@ -12,8 +12,8 @@ from outrider.gateway.api.schema.parameters import read
 from outrider.gateway.api.schema.prompts import TemplateKwargs, chat
 from outrider.gateway.api.schema.tools import Tool, template_tools
 from outrider.gateway.api.schema.unsupported import TOKENIZE
-from outrider.gateway.generation.intake import Generations
-from outrider.gateway.requests.request import Messages, Text
+from outrider.gateway.request.generation import Messages, Text
+from outrider.gateway.request.intake import Generations
 from outrider.gateway.settings import GatewaySettings
 from outrider.mesh.errors import InvalidRequest
 from outrider.wire.bounds import Flag, TokenId

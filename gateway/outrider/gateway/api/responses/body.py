@@ -22,8 +22,7 @@ from outrider.gateway.api.schema.structure import (
 )
 from outrider.gateway.api.schema.tools import Function, FunctionName, NamedTool, Tool, read_call_rules, template_tools
 from outrider.gateway.api.schema.unsupported import RESPONSE
-from outrider.gateway.requests.call_rules import CallRules
-from outrider.gateway.requests.request import Generation, Messages, Structure
+from outrider.gateway.request.generation import CallRules, Generation, Messages, Structure
 from outrider.mesh.errors import InvalidRequest
 from outrider.wire.bounds import Count, Flag
 from outrider.wire.sampling import Logprobs

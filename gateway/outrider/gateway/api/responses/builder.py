@@ -22,7 +22,7 @@ from outrider.gateway.api.responses.json_types import (
     Status,
 )
 from outrider.gateway.api.responses.output import Output
-from outrider.gateway.streams.reassembly import join
+from outrider.gateway.stream.reassembly import join
 from outrider.gateway.tool_calls.answer_reader import AnswerReader
 from outrider.mesh.errors import Cancelled, InvalidRequest, OutriderError
 from outrider.wire.frames import Frame, Usage

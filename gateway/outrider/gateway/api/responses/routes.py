@@ -30,13 +30,13 @@ from outrider.gateway.api.responses.stored_form import (
 from outrider.gateway.api.responses.stream import ResponseStream, collect
 from outrider.gateway.api.schema.headers import note_trouble, with_routing_headers, with_timeout_header
 from outrider.gateway.api.schema.ignored import announce, collector
-from outrider.gateway.generation.flight import Flight
-from outrider.gateway.generation.in_flight import Flights
-from outrider.gateway.generation.intake import Generations
-from outrider.gateway.generation.record import Key, Record
-from outrider.gateway.requests.models import require_allowed
+from outrider.gateway.ledger.record import Key, Record
+from outrider.gateway.request.flight import Flight
+from outrider.gateway.request.in_flight import Flights
+from outrider.gateway.request.intake import Generations
+from outrider.gateway.request.models import require_allowed
 from outrider.gateway.settings import GatewaySettings
-from outrider.gateway.streams.replay import replay
+from outrider.gateway.stream.replay import replay
 from outrider.mesh.errors import Cancelled, InvalidRequest, NotFound, Unavailable
 from starlette.requests import Request
 from starlette.responses import Response

@@ -9,7 +9,7 @@ from outrider.gateway.api.responses.body import ResponseBody
 from outrider.gateway.api.responses.builder import ResponseBuilder
 from outrider.gateway.api.responses.items import Message
 from outrider.gateway.api.responses.json_types import Echo
-from outrider.gateway.generation.record import Key, Record
+from outrider.gateway.ledger.record import Key, Record
 from outrider.gateway.tool_calls.answer_reader import AnswerReader
 from outrider.mesh.errors import NotFound
 

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from outrider.gateway.api.http.sse import typed_event
 from outrider.gateway.api.responses.builder import ResponseBuilder
 from outrider.gateway.api.responses.events import Event
-from outrider.gateway.generation.flight import Flight
+from outrider.gateway.request.flight import Flight
 from outrider.mesh.errors import Cancelled, Internal, InvalidRequest, OutriderError
 from outrider.mesh.telemetry import get_logger
 

@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, structs
 from outrider.gateway.admission.deadlines import Deadlines
 from outrider.gateway.api.schema.structure import StructuredOutputs
-from outrider.gateway.requests.call_rules import CallRules
-from outrider.gateway.requests.request import Generation, Prompt, Structure
+from outrider.gateway.request.generation import CallRules, Generation, Prompt, Structure
 from outrider.mesh.errors import InvalidRequest
 from outrider.wire.bounds import MOST_PRIORITY, Flag, integers
 from outrider.wire.sampling import (

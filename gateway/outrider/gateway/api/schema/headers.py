@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import msgspec
 from outrider.gateway.api.schema.generation import DAY_MS, GenerationBody
-from outrider.gateway.requests.request import Generation
+from outrider.gateway.request.generation import Generation
 from outrider.mesh.errors import InvalidRequest
 from starlette.requests import Request
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, NoReturn
 
 import msgspec
 from msgspec import Meta
-from outrider.gateway.requests.request import Messages, Prompt, Text, Tokens
+from outrider.gateway.request.generation import Messages, Prompt, Text, Tokens
 from outrider.mesh.errors import InvalidRequest
 from outrider.wire.bounds import INT32
 

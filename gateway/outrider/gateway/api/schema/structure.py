@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 from outrider.gateway.api.http.plain_json import read_plain
 from outrider.gateway.api.schema.json_schemas import enforce, require_small
-from outrider.gateway.requests.request import Structure
+from outrider.gateway.request.generation import Structure
 from outrider.gateway.schemas.enforced import Enforced, enforced
 from outrider.mesh.errors import InvalidRequest
 from outrider.v1.sampling_pb2 import Choices, Grammar

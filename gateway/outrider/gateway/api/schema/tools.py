@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 from outrider.gateway.api.schema.json_schemas import enforce, require_small
-from outrider.gateway.requests.call_rules import CallableFunction, CallRules
+from outrider.gateway.request.generation import CallableFunction, CallRules
 from outrider.gateway.schemas.enforced import Enforced, enforced
 from outrider.gateway.tool_calls.answer_reader import AnswerPiece
 from outrider.mesh.errors import InvalidRequest

@@ -1,0 +1,223 @@
+"""Turns a request of any API into a flight."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import msgspec
+from outrider.gateway.admission.caller import Caller
+from outrider.gateway.admission.reservation import Admission
+from outrider.gateway.ledger.record import Key, Record, choice_id
+from outrider.gateway.observer.span import GenAiSpan
+from outrider.gateway.request.encoder import Encoder
+from outrider.gateway.request.flight import Flight
+from outrider.gateway.request.generation import (
+    LEAST_PRIORITY,
+    Generation,
+    Messages,
+    Prompt,
+    Structure,
+    choice_seed,
+    with_parse_special,
+)
+from outrider.gateway.request.grammar_tokens import named_token
+from outrider.gateway.request.in_flight import Flights
+from outrider.gateway.request.lengths import longest_answer
+from outrider.gateway.request.models import Models, ServedModel
+from outrider.gateway.request.samples import samples_of
+from outrider.gateway.routing.job import Job
+from outrider.gateway.settings import GatewaySettings
+from outrider.gateway.tool_calls.grammar import call_structure, with_function_name
+from outrider.mesh.attempts import TRANSIENT, persist
+from outrider.mesh.errors import InvalidRequest, OutriderError
+from outrider.mesh.telemetry import kept_span
+from outrider.wire.sampling import SamplingParams
+
+T = TypeVar("T")
+
+
+class Generations:
+    """Starts generations."""
+
+    def __init__(self, flights: Flights, settings: GatewaySettings) -> None:
+        self._flights, self._settings = flights, settings
+        self._encoder = Encoder(self.models)
+
+    @property
+    def models(self) -> Models:
+        """The models that the mesh serves."""
+        return self._flights.verifiers.models
+
+    async def start(
+        self,
+        request_id: str,
+        generation: Generation,
+        shape: bytes,
+        admission: Admission,
+        *,
+        resumable: bool,
+        lingers: bool,
+        background: bool = False,
+    ) -> Flight:
+        """Tokenizes the prompts, reserves the caller's limits, and submits a job for each choice.
+
+        The API that calls this ends or leaves the flight. ``shape`` is the form of the answer, which a resuming API
+        gets back. A flight that is left goes on for a while if it ``lingers``, and to its end in the ``background``.
+
+        Raises `UnknownModel`, `InvalidRequest`, `Overloaded` if every verifier is full or a limit is reached,
+        `DeadlineUnmeetable` or `DeadlinePassed` if a deadline cannot be met or has passed, and `Unavailable` if
+        services are missing for longer than ``place_s``.
+        """
+        if kept_span() is None:
+            return await self._start(request_id, generation, shape, admission, resumable, lingers, background)
+        there = {model.name for model in self.models.all()} & {generation.model}
+        span = GenAiSpan(request_id, generation, next(iter(there), None))
+        try:
+            with span.entered():
+                flight = await self._start(request_id, generation, shape, admission, resumable, lingers, background)
+        except BaseException as error:
+            span.fail(error)
+            raise
+        span.placed([stream.job for stream in flight.streams], 1 + len(generation.more))
+        flight.observer.span = span
+        return flight
+
+    async def _start(
+        self,
+        request_id: str,
+        generation: Generation,
+        shape: bytes,
+        admission: Admission,
+        resumable: bool,
+        lingers: bool,
+        background: bool,
+    ) -> Flight:
+        key, seed = Key(admission.caller.tenant, request_id), generation.sampling.seed
+        async with generation.deadlines.until_first():
+            await admission.pace(samples_of(generation))
+            jobs, created = await self._jobs(request_id, generation, admission.caller), int(time.time())
+            record = Record.of(
+                jobs,
+                created=created,
+                seed=seed,
+                lingers=lingers,
+                shape=shape,
+                background=background,
+                prompts=1 + len(generation.more),
+            )
+            try:
+                operation = "chat" if isinstance(generation.prompt, Messages) else "text_completion"
+                return await self._flights.begin(key, jobs, record, admission, resumable=resumable, operation=operation)
+            except OutriderError as error:
+                raise _with_client_param(error, generation) from None
+
+    async def find(self, name: str | None, caller: Caller) -> ServedModel:
+        """The model called ``name``, as `Models.wait_for`."""
+        return await self.models.wait_for(name, caller.may_use, self._settings.place_s)
+
+    async def encode(self, served: ServedModel, prompt: Prompt, caller: Caller) -> list[int]:
+        """As `Encoder.encode`, with the settings of ``caller``; waits for tokenizers."""
+        return (await self._encode_all(served, [prompt], caller))[0]
+
+    async def decode(self, served: ServedModel, ids: Sequence[int], *, keep_special: bool = True) -> str:
+        """As `Encoder.decode`; waits for tokenizers."""
+        return await self._persist(lambda: self._encoder.decode(served, ids, keep_special=keep_special))
+
+    async def _jobs(self, request_id: str, generation: Generation, caller: Caller) -> list[Job]:
+        """A job for each choice; the choices of one prompt are adjacent."""
+        filters = self._flights.filtering.names(generation, caller)
+        self._check_tokens(generation.structure, caller)
+        served = await self.find(generation.model, caller)
+        sampling = await self._sampling(generation, served)
+        seeded_prompts = [(generation.prompt, sampling.seed), *generation.more]
+        texts = await self._flights.filtering.prompts(request_id, [prompt for prompt, _ in seeded_prompts], caller)
+        prompts = await self._encode_all(served, texts, caller)
+        lengths = _longest(served, generation, prompts, caller)
+        choice_indices = range(generation.choices)
+        choices = [
+            (prompt, msgspec.structs.replace(sampling, seed=choice_seed(seed, choice), max_tokens=most).to_proto())
+            for prompt, (_, seed), most in zip(prompts, seeded_prompts, lengths, strict=True)
+            for choice in choice_indices
+        ]
+        return [
+            Job(
+                request_id=choice_id(request_id, place),
+                served=served,
+                prompt=prompt,
+                sampling=parameters,
+                speculation=generation.speculation.to_proto(),
+                caller=caller,
+                priority=effective_priority(generation, caller),
+                session=generation.session,
+                deadlines=generation.deadlines,
+                coalesce=generation.coalesce,
+                filters=filters,
+                calls=generation.call_rules is not None,
+            )
+            for place, (prompt, parameters) in enumerate(choices)
+        ]
+
+    def _check_tokens(self, structure: Structure | None, caller: Caller) -> None:
+        """Raises `InvalidRequest` for a grammar that names a special token, unless its caller may do that."""
+        may = self._settings.grammar_tokens if caller.grammar_tokens is None else caller.grammar_tokens
+        if may or structure is None:
+            return
+        if (token := named_token(structure.grammar.context_free)) is not None:
+            why = f"names the special token {token}, which grammars of this caller may not: write texts in quotes"
+            raise InvalidRequest(f"{structure.param} {why}", param=structure.param)
+
+    async def _encode_all(self, served: ServedModel, prompts: Sequence[Prompt], caller: Caller) -> list[list[int]]:
+        with_options = [with_parse_special(prompt, caller.parse_special) for prompt in prompts]
+        return await self._persist(lambda: self._encoder.encode_all(served, with_options))
+
+    async def _sampling(self, generation: Generation, served: ServedModel) -> SamplingParams:
+        """How the target draws, with bad words as the model's tokens and the structure as a grammar."""
+        words, structure = generation.bad_words, _structure(generation, served)
+        if not words and structure is None:
+            return generation.sampling
+        texts = [word for word in words if isinstance(word, str)]
+        encoded = await self._persist(lambda: self._encoder.encode_words(served, texts)) if texts else []
+        return msgspec.structs.replace(
+            generation.sampling,
+            bad_words=(*encoded, *(word for word in words if not isinstance(word, str))),
+            grammar=None if structure is None else structure.grammar,
+        )
+
+    async def _persist(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        return await persist(attempt, self._settings.place_s, TRANSIENT)
+
+
+def _longest(served: ServedModel, generation: Generation, prompts: Sequence[list[int]], caller: Caller) -> list[int]:
+    """The most tokens of an answer to each prompt, as `longest_answer`; an error names its prompt among several."""
+    lengths: list[int] = []
+    for place, prompt in enumerate(prompts):
+        try:
+            lengths.append(longest_answer(served, generation, len(prompt), caller))
+        except InvalidRequest as error:
+            raise error if len(prompts) == 1 else error.at_index(place) from None
+    return lengths
+
+
+def _structure(generation: Generation, served: ServedModel) -> Structure | None:
+    """The structure of the answer; tool calls get a grammar of the model's own format."""
+    rules, structure = generation.call_rules, generation.structure
+    return structure if rules is None else call_structure(rules, served.calls, structure)
+
+
+def effective_priority(generation: Generation, caller: Caller) -> int:
+    """The request's priority plus the caller's; a caller with limits can only lower the priority of a request."""
+    priority = min(generation.priority, 0) if caller.limits else generation.priority
+    return max(caller.priority + priority, LEAST_PRIORITY)
+
+
+def _with_client_param(error: OutriderError, generation: Generation) -> OutriderError:
+    """``error``, with the client's own name of the parameter if a verifier refused its grammar."""
+    source = generation.call_rules or generation.structure
+    if source is None or not isinstance(error, InvalidRequest) or error.param != "grammar":
+        return error
+    message = source.param + error.message.removeprefix("grammar")
+    if generation.call_rules is not None:
+        message = with_function_name(message, generation.call_rules)
+    return InvalidRequest(message, param=source.param)
