@@ -41,7 +41,7 @@ LONG = (
     "loadtest/attack/test_attacks.py",
     "engine/models/test_native.py",
     "native/test_program.py",
-    "gateway/generation/test_full_disk.py",
+    "gateway/ledger/test_full_disk.py",
     "verifier/test_drafting_service.py",
     "gateway/api/own/test_prompts.py",
     "verifier/test_service.py",
