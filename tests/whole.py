@@ -59,7 +59,7 @@ WHOLE: tuple[str, ...] = (
     "gateway/mesh/test_killed_gateways.py",
     "gateway/mesh/test_secure.py",
     "gateway/mesh/test_stream_tenants.py",
-    "gateway/sharing",
+    "gateway/stream/test_sharing.py",
     "gpu_proof",
     "kernels/kv_compact",
     "kernels/linear/test_linear_triton.py",

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from outrider.gateway.abuse.sample import Sample, Source
-from outrider.gateway.abuse.watch import Watch
-from outrider.gateway.request.generation import Generation, Messages, Text, Tokens
-from outrider.gateway.request.samples import samples_of
+from outrider.gateway.abuse import Sample, Source, Watch
+from outrider.gateway.request.generation import Generation, Messages, Text, Tokens, samples_of
 from outrider.gateway.settings import AbuseSettings, GatewaySettings
 from outrider.mesh.config import load
 from outrider.mesh.telemetry import REGISTRY

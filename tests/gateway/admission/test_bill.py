@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 
 import pytest
-from outrider.gateway.admission.bill import FIRST, Bill
+from outrider.gateway.admission.charge import FIRST, Bill
 
 CHOICES = 2
 

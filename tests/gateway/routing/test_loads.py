@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outrider.gateway.routing.loads import Loads
+from outrider.gateway.routing.verifiers import Loads
 from outrider.mesh.registry import Member, State
 
 

@@ -10,8 +10,8 @@ import pytest
 from outrider.engine.pages.page_names import chain_hashes
 from outrider.gateway.admission.caller import Caller, OwnedLimits
 from outrider.gateway.routing import GROUP, Ask, Replica, Router, VerifierSelection
-from outrider.gateway.routing.breakers import Breakers
 from outrider.gateway.routing.cost import Cost
+from outrider.gateway.routing.health import Breakers
 from outrider.gateway.routing.least_load import LeastLoad
 from outrider.gateway.routing.page_map import PageMap
 from outrider.gateway.routing.prefix import Backlog, Prefix

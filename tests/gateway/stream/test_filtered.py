@@ -13,10 +13,8 @@ from outrider.gateway.filters.chain import Chain, Setup
 from outrider.gateway.filters.filter import Passed
 from outrider.gateway.filters.patterns import patterns
 from outrider.gateway.ledger.record import Record
-from outrider.gateway.request.filtering import Filtering
 from outrider.gateway.request.models import ServedModel
 from outrider.gateway.routing.job import Job
-from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.stream.answer_cache import CachedStream
 from outrider.gateway.stream.filtered import FilteredFrames, filtered
 from outrider.gateway.stream.reassembly import split
@@ -194,8 +192,3 @@ async def test_where_a_filter_ends_an_answer_its_cost_ends_too_and_all_readers_h
     assert (frames[-1].usage, stream.spent) == (Usage(2, 2, accepted_tokens=1, steps=1), 2)
     assert end.frames[-1][0] == stream.job.subject
     assert (end.frames[-1][1].finish, end.frames[-1][1].first_index) == (Finish.FILTERED, 2)
-
-
-async def test_an_answer_without_filters_is_read_as_ever() -> None:
-    plain = CachedStream(msgspec.structs.replace(job(), filters=()), [frame(["a"])])
-    assert [frames async for frames in Filtering(GatewaySettings(), _End()).read(plain)] == [[frame(["a"])]]

@@ -61,7 +61,7 @@ class World:
         self.counts: Counter[str] = Counter()
         self.followed: list[Member] = []
         self.isolation = asyncio.Lock()
-        self.refused = SimpleNamespace(check=lambda job, *, begun: None, ban=lambda sampling: None)
+        self.refused = SimpleNamespace(some=False, ban=lambda sampling: None)
         self.follow_stream: Callable[[str, str | None], None] = lambda reason, verifier: None
         self.subject, self.tag = "frames", 1
         self._receive: Callable[[Frame], None] | None = None

@@ -9,13 +9,12 @@ from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_netw
 from math import ceil
 
 import msgspec
-from outrider.gateway.abuse.sample import Source
-from outrider.gateway.abuse.watch import Watch
+from outrider.gateway.abuse import Source, Watch
 from outrider.gateway.admission.body_turns import BodyTurns
 from outrider.gateway.admission.caller import Address, Caller, Credential
 from outrider.gateway.admission.credentials import Credentials
 from outrider.gateway.admission.limit_store import LimitReached, LimitStore
-from outrider.gateway.admission.reservation import Admission
+from outrider.gateway.admission.reservation import Admission, Counters
 from outrider.gateway.identity.failed_attempts import FailedAttempts
 from outrider.gateway.identity.refusals import TooManyFailures, WrongKey, WrongNetwork, WrongScope
 from outrider.gateway.observer.refusals import count_refusal
@@ -76,8 +75,8 @@ class AccessControl:
         watch: Watch | None = None,
         labels: TenantLabels | None = None,
     ) -> None:
-        self._store, self._credentials, self._turns = store, credentials, BodyTurns()
-        self._watch, self._labels = watch or Watch(), labels or TenantLabels([])
+        self._credentials = credentials
+        self._counters = Counters(store, BodyTurns(), watch or Watch(), labels or TenantLabels([]))
         self._proxies = [ip_network(network) for network in trusted_proxies]
         self._failures = FailedAttempts(most_failures)
 
@@ -90,18 +89,16 @@ class AccessControl:
         block pass; refusals, here or there, go to the audit log and to the watch.
         """
         address = self._client_address(sender)
-        caller = Caller(tenant="", credential=Credential(_claimed(sender)))
+        caller: Caller | None = None
         try:
             caller = await self._caller(sender, address)
             _require_entry(caller, address, sender.api)
-            admission = Admission(
-                caller, self._store, headers, self._turns, self._watch, self.address(sender), sender.api, self._labels
-            )
+            admission = Admission(caller, self._counters, headers, str(address or sender.peer), sender.api)
             if counts:
                 await admission.count()
             yield admission
         except OutriderError as error:
-            self._note(error, sender, caller)
+            self._note(error, sender, caller or Caller(tenant="", credential=Credential(_claimed(sender))))
             raise
 
     def _note(self, error: OutriderError, sender: Sender, caller: Caller) -> None:
@@ -109,7 +106,7 @@ class AccessControl:
         count_refusal(error)
         _audit(error, sender, caller, address)
         if isinstance(error, _COUNTED):
-            self._watch.refused(Source(caller.actor, caller.tenant, address))
+            self._counters.watch.refused(Source(caller.actor, caller.tenant, address))
 
     def address(self, sender: Sender) -> str:
         """The sender's address for logs, behind any trusted proxies."""

@@ -24,8 +24,6 @@ class Deadlines(msgspec.Struct, frozen=True):
     @classmethod
     def within(cls, first_ms: int | None, end_ms: int | None) -> Deadlines:
         """Deadlines ``first_ms`` and ``end_ms`` milliseconds from now; None is no deadline."""
-        if first_ms is None and end_ms is None:
-            return NO_DEADLINES
         now = time.monotonic()
         return cls(*(inf if each is None else now + each / 1e3 for each in (first_ms, end_ms)))
 

@@ -6,10 +6,10 @@ import asyncio
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
+from typing import NamedTuple
 
 from outrider.gateway import metrics
-from outrider.gateway.abuse.sample import Sample, Source
-from outrider.gateway.abuse.watch import Watch
+from outrider.gateway.abuse import Sample, Source, Watch
 from outrider.gateway.admission.body_turns import Arrival, BodyTurns
 from outrider.gateway.admission.caller import REQUESTS, STREAMS, TOKENS, Caller
 from outrider.gateway.admission.limit_store import Demand, LimitReached, LimitStatus, LimitStore, Reservation
@@ -17,6 +17,15 @@ from outrider.gateway.observer.tenant_labels import TenantLabels
 from outrider.mesh.errors import InvalidRequest
 
 _KINDS = {REQUESTS.name: "requests"} | {meter.name: "tokens" for meter in TOKENS}
+
+
+class Counters(NamedTuple):
+    """What all admissions of a gateway count in: its limits, turns of large bodies, its watch, and names of tenants."""
+
+    store: LimitStore
+    turns: BodyTurns
+    watch: Watch
+    labels: TenantLabels
 
 
 class Admission:
@@ -29,24 +38,13 @@ class Admission:
     """
 
     def __init__(
-        self,
-        caller: Caller,
-        store: LimitStore,
-        headers: dict[str, str],
-        turns: BodyTurns | None = None,
-        watch: Watch | None = None,
-        address: str = "",
-        api: str = "",
-        labels: TenantLabels | None = None,
+        self, caller: Caller, counters: Counters, headers: dict[str, str], address: str = "", api: str = ""
     ) -> None:
         self.caller, self.api, self.address = caller, api, address
         self.began = time.monotonic()
-        self._labels = labels or TenantLabels([])
-        self._turns, self._watch = turns or BodyTurns(), watch
-        self._source = Source(caller.actor, caller.tenant, address)
-        self._store, self._headers = store, headers
+        self._counters, self._headers = counters, headers
         self._demands: list[Demand] = []
-        self._reservation = Reservation([], [])
+        self._reservation: Reservation | None = None
 
     @property
     def metered(self) -> bool:
@@ -55,7 +53,7 @@ class Admission:
 
     def arriving(self) -> AbstractContextManager[Arrival]:
         """The request's body, which arrives inside the block."""
-        return self._turns.arriving(self.caller.tenant)
+        return self._counters.turns.arriving(self.caller.tenant)
 
     async def take_turn(self, size: int) -> None:
         """Returns when a body of ``size`` bytes, which has arrived, may be parsed; raises as `Arrival`."""
@@ -65,15 +63,16 @@ class Admission:
 
     async def pace(self, samples: Sequence[Sample]) -> None:
         """Tells the watch of a request with these prompts; waits a while if the watch finds the caller suspect."""
-        delay_s = self._watch.asked(self._source, samples) if self._watch is not None else 0.0
-        if delay_s:
+        source = Source(self.caller.actor, self.caller.tenant, self.address)
+        if delay_s := self._counters.watch.asked(source, samples):
             metrics.abuse_delays.inc()
             await asyncio.sleep(delay_s)
 
     async def count(self) -> None:
         """Counts the request, whether it succeeds or not; raises as `LimitStore.reserve`."""
         demands = self.caller.demands([REQUESTS], 1)
-        (await self._reserve(demands)).settle([1] * len(demands))
+        if (reservation := await self._reserve(demands)) is not None:
+            reservation.settle([1] * len(demands))
 
     async def reserve(self, prompt: int, answers: Sequence[int]) -> None:
         """Reserves ``prompt`` tokens, the most tokens of each of ``answers``, and a slot for each answer.
@@ -102,16 +101,17 @@ class Admission:
 
     def settle(self, tokens: int) -> None:
         """Releases the slots, uses up ``tokens`` tokens of prompts and answers, and releases the rest."""
-        self._reservation.settle([tokens if demand.period_s else 0 for demand in self._demands])
+        if self._reservation is not None:
+            self._reservation.settle([tokens if demand.period_s else 0 for demand in self._demands])
 
     def _all(self, tokens: int, streams: int) -> list[Demand]:
         return self.caller.demands(TOKENS, tokens) + self.caller.demands([STREAMS], streams)
 
-    async def _reserve(self, demands: Sequence[Demand]) -> Reservation:
+    async def _reserve(self, demands: Sequence[Demand]) -> Reservation | None:
         if not demands:
-            return Reservation([], [])
+            return None
         try:
-            reservation = await self._store.reserve(demands)
+            reservation = await self._counters.store.reserve(demands)
         except LimitReached as refusal:
             metrics.limited.labels(refusal.status.demand.name).inc()
             self._headers.update(_headers([refusal.status]))
@@ -123,7 +123,7 @@ class Admission:
 
     def _show(self, statuses: Iterable[LimitStatus]) -> None:
         """Shows the used share of each limit in the metrics, if they name the tenant."""
-        if (tenant := self._labels.own(self.caller.tenant)) is None:
+        if (tenant := self._counters.labels.own(self.caller.tenant)) is None:
             return
         used: dict[str, float] = {}
         for status in statuses:

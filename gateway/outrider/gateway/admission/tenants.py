@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from outrider.gateway.abuse.watch import Watch
+from outrider.gateway.abuse import Watch
 from outrider.gateway.admission.access_control import AccessControl
 from outrider.gateway.admission.credentials import Credentials
 from outrider.gateway.admission.directory import Directory

@@ -8,10 +8,8 @@ from outrider.gateway.admission.access_control import AccessControl
 from outrider.gateway.api.admin.guard import AdminGuard
 from outrider.gateway.api.admin.routes import AdminRoutes
 from outrider.gateway.api.http.cors import with_cors
-from outrider.gateway.api.http.edge import Edge
-from outrider.gateway.api.http.guard import Guard
+from outrider.gateway.api.http.edge import Edge, Guard, PathRouter
 from outrider.gateway.api.http.messages import json_response
-from outrider.gateway.api.http.paths import PathRouter
 from outrider.gateway.api.openai.resumption import StreamRoutes
 from outrider.gateway.api.openai.routes import OpenAiRoutes
 from outrider.gateway.api.openapi.admin_operations import ADMIN_OPERATIONS

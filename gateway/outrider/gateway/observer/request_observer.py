@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from outrider.gateway import metrics
@@ -55,7 +55,8 @@ class Observers:
     """What the observers of a gateway share, as the settings say. ``genai`` gets each ended request as well."""
 
     def __init__(self, settings: MeasuringSettings, genai: GenAiMetrics | None) -> None:
-        self.tenants = TenantLabels(settings.metrics_tenants)
+        self.tenants = tenants = TenantLabels(settings.metrics_tenants)
+        self.label: Callable[[str], str] = tenants if settings.metrics_tenants else lambda tenant: ""
         self._prices = settings.prices
         self._first_s, self._token_s = settings.slo_first_token_s, settings.slo_output_token_s
         self.genai = genai
@@ -215,7 +216,7 @@ class RequestObserver:
 
     def _count_tokens(self, answers: Sequence[Answer]) -> None:
         request, model = self._request, self._request.model
-        labels = model, self._observers.tenants(request.tenant)
+        labels = model, self._observers.label(request.tenant)
         prompt, cached = (0, 0) if self._resumed else (sum(request.prompts), self._cached())
         pairs = zip(answers, self._before, strict=True)
         generated = sum(max(0, answer.spent - before) for answer, before in pairs)

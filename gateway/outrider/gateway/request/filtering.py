@@ -52,10 +52,8 @@ class Filtering:
 
     def read(self, stream: AnswerStream) -> AsyncGenerator[list[Frame], None]:
         """The frames of ``stream`` as the filters of its job let them pass."""
-        if not (names := stream.job.filters):
-            return stream.frames()
         report = Report(stream.job.caller.tenant, stream.job.request_id)
-        return filtered(stream, self._installed.chain(names, report), self._end)
+        return filtered(stream, self._installed.chain(stream.job.filters, report), self._end)
 
     async def replay(self, log: Replay, job: Job) -> Replay:
         """``log`` as its readers received it; raises `Unavailable` if a filter fails."""

@@ -23,6 +23,11 @@ _Batch = tuple[int, list[Frame]]
 _News = _Batch | Exception | None
 
 
+def read_unfiltered(stream: AnswerStream) -> AsyncGenerator[list[Frame], None]:
+    """The frames of a stream without filters."""
+    return stream.frames()
+
+
 class Flight:
     """One request's streams, one for each choice; ``read`` gives the frames of one.
 

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 import msgspec
+from outrider.gateway.abuse import Sample
 from outrider.gateway.admission.deadlines import NO_DEADLINES, Deadlines
 from outrider.v1.sampling_pb2 import Grammar
 from outrider.wire.bounds import MOST_PRIORITY
 from outrider.wire.sampling import UNSIGNED, SamplingParams, Speculation
 
 _GOLDEN = 0x9E3779B97F4A7C15
+_BEGINNING = 256
+"""Characters at the beginning of a prompt, or tokens, that are compared."""
+_SHORT = 4
+"""Most tokens of a short answer."""
+_MANY_LOGPROBS = 10
 LEAST_PRIORITY = -MOST_PRIORITY
 """The lowest priority."""
 
@@ -135,3 +143,26 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     coalesce: bool = False
     call_rules: CallRules | None = None
     more: tuple[tuple[Prompt, int], ...] = ()
+
+
+def samples_of(generation: Generation) -> list[Sample]:
+    """What rules of abuse look at: a sample for each prompt."""
+    sampling = generation.sampling
+    short = sampling.max_tokens is not None and sampling.max_tokens <= _SHORT
+    logprobs = short and (sampling.logprobs or 0) >= _MANY_LOGPROBS
+    samples = []
+    for prompt in (generation.prompt, *(prompt for prompt, _ in generation.more)):
+        content = _content(prompt)
+        hashes = hash(_hashable(content)), hash(_hashable(content[:_BEGINNING]))
+        samples.append(Sample(*hashes, generation.choices, sampling.temperature > 0, short, logprobs))
+    return samples
+
+
+def _content(prompt: Prompt) -> str | list[int]:
+    if isinstance(prompt, Text):
+        return prompt.text
+    return prompt.json if isinstance(prompt, Messages) else prompt.ids
+
+
+def _hashable(content: str | list[int]) -> Hashable:
+    return content if isinstance(content, str) else tuple(content)

@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 from outrider.gateway import metrics
-from outrider.gateway.admission.bill import FIRST, BillStore
-from outrider.gateway.admission.charge import Charge, new_payer
+from outrider.gateway.admission.charge import FIRST, BillStore, Charge, new_payer
 from outrider.gateway.admission.limit_store import LimitReached
 from outrider.gateway.admission.reservation import Admission
 from outrider.gateway.ledger.catalog import StreamCatalog
@@ -20,7 +19,7 @@ from outrider.gateway.ledger.record_writer import Recording
 from outrider.gateway.ledger.takeover_notices import TakeoverNotices
 from outrider.gateway.observer.request_observer import ObservedRequest, Observers, RequestObserver
 from outrider.gateway.request.filtering import Filtering
-from outrider.gateway.request.flight import Flight
+from outrider.gateway.request.flight import Flight, read_unfiltered
 from outrider.gateway.request.tenant_erasure import TenantErasure
 from outrider.gateway.request.upkeep import Upkeep
 from outrider.gateway.routing import VerifierSelection
@@ -117,7 +116,8 @@ class Flights:
         prompts = sum(len(job.prompt) for job in jobs[:: record.answers])
         await charge.begin(prompts, [job.sampling.max_tokens for job in jobs])
         # a record that the ledger does not take is kept by the verifier of the job itself, so the answer is not shared
-        make = self._generate if resumable and self.catalog.trouble is not None else self._pool.stream
+        alone = not jobs[0].coalesce or (resumable and self.catalog.ledger.trouble is not None)
+        make = self._generate if alone else self._pool.stream
         streams = [make(job) for job in _prepared(jobs, key, record if resumable else None)]
         recording = Recording(key, record, streams, self.catalog.writer, resumable=resumable, recorded=False)
         flight = self._launch(recording, streams, charge, admission.began, operation)
@@ -207,7 +207,8 @@ class Flights:
         prompts = record.prompt_tokens[:: record.answers]
         request = ObservedRequest(record.served.name, recording.key.tenant, began, prompts, record.choices, operation)
         observer = RequestObserver(self._observers, request)
-        flight = Flight(recording, charge, streams, observer, self.filtering.read, owned=owned)
+        read = self.filtering.read if streams[0].job.filters else read_unfiltered
+        flight = Flight(recording, charge, streams, observer, read, owned=owned)
         self._flights.add(flight)
         return flight
 

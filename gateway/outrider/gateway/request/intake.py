@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext
 from typing import TypeVar
 
 import msgspec
 from outrider.gateway.admission.caller import Caller
+from outrider.gateway.admission.deadlines import NO_DEADLINES
 from outrider.gateway.admission.reservation import Admission
 from outrider.gateway.ledger.record import Key, Record, choice_id
 from outrider.gateway.observer.span import GenAiSpan
@@ -20,18 +22,17 @@ from outrider.gateway.request.generation import (
     Prompt,
     Structure,
     choice_seed,
+    samples_of,
     with_parse_special,
 )
 from outrider.gateway.request.grammar_tokens import named_token
 from outrider.gateway.request.in_flight import Flights
-from outrider.gateway.request.lengths import longest_answer
 from outrider.gateway.request.models import Models, ServedModel
-from outrider.gateway.request.samples import samples_of
 from outrider.gateway.routing.job import Job
 from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.tool_calls.grammar import call_structure, with_function_name
 from outrider.mesh.attempts import TRANSIENT, persist
-from outrider.mesh.errors import InvalidRequest, OutriderError
+from outrider.mesh.errors import ContextExceeded, InvalidRequest, OutriderError
 from outrider.mesh.telemetry import kept_span
 from outrider.wire.sampling import SamplingParams
 
@@ -95,7 +96,7 @@ class Generations:
         background: bool,
     ) -> Flight:
         key, seed = Key(admission.caller.tenant, request_id), generation.sampling.seed
-        async with generation.deadlines.until_first():
+        async with nullcontext() if generation.deadlines is NO_DEADLINES else generation.deadlines.until_first():
             await admission.pace(samples_of(generation))
             jobs, created = await self._jobs(request_id, generation, admission.caller), int(time.time())
             record = Record.of(
@@ -127,12 +128,15 @@ class Generations:
 
     async def _jobs(self, request_id: str, generation: Generation, caller: Caller) -> list[Job]:
         """A job for each choice; the choices of one prompt are adjacent."""
-        filters = self._flights.filtering.names(generation, caller)
+        filtering = self._flights.filtering if self._filters(caller) else None
+        filters = () if filtering is None else filtering.names(generation, caller)
         self._check_tokens(generation.structure, caller)
         served = await self.find(generation.model, caller)
         sampling = await self._sampling(generation, served)
         seeded_prompts = [(generation.prompt, sampling.seed), *generation.more]
-        texts = await self._flights.filtering.prompts(request_id, [prompt for prompt, _ in seeded_prompts], caller)
+        texts: Sequence[Prompt] = [prompt for prompt, _ in seeded_prompts]
+        if filtering is not None:
+            texts = await filtering.prompts(request_id, texts, caller)
         prompts = await self._encode_all(served, texts, caller)
         lengths = _longest(served, generation, prompts, caller)
         choice_indices = range(generation.choices)
@@ -158,6 +162,10 @@ class Generations:
             )
             for place, (prompt, parameters) in enumerate(choices)
         ]
+
+    def _filters(self, caller: Caller) -> bool:
+        """Whether there are filters for the caller."""
+        return bool(self._settings.filters) or any(owned.limits.filters for owned in caller.limits)
 
     def _check_tokens(self, structure: Structure | None, caller: Caller) -> None:
         """Raises `InvalidRequest` for a grammar that names a special token, unless its caller may do that."""
@@ -198,6 +206,41 @@ def _longest(served: ServedModel, generation: Generation, prompts: Sequence[list
         except InvalidRequest as error:
             raise error if len(prompts) == 1 else error.at_index(place) from None
     return lengths
+
+
+def longest_answer(served: ServedModel, generation: Generation, prompt: int, caller: Caller) -> int:
+    """The most tokens of an answer to a prompt of ``prompt`` tokens: as many as asked for and as the context has left.
+
+    Raises `ContextExceeded` for a prompt that fills the context of the model or of the caller, unless there is to be no
+    answer, and `InvalidRequest` for an empty prompt or for an answer longer than the caller may have.
+    """
+    room = _room(served, generation, prompt, caller)
+    requested, limit = generation.sampling.max_tokens, caller.lowest("max_output_tokens")
+    if limit is None:
+        return room if requested is None else min(room, requested)
+    if requested is not None and requested > limit[0]:
+        raise InvalidRequest(
+            f"max_tokens: {requested} is more than {limit[1]} may have generated, {limit[0]} tokens an answer",
+            param="max_tokens",
+        )
+    return min(room, limit[0] if requested is None else requested)
+
+
+def _room(served: ServedModel, generation: Generation, prompt: int, caller: Caller) -> int:
+    """Tokens that the context has left for an answer."""
+    param = "messages" if isinstance(generation.prompt, Messages) else "prompt"
+    if prompt == 0:
+        raise InvalidRequest(f"{param} must hold at least one token", param=param)
+    context, whose = served.context_length, "this model's"
+    limit = caller.lowest("max_context_tokens")
+    if limit is not None and limit[0] < context:
+        context, whose = limit[0], f"{limit[1]}'s"
+    if prompt > context or (prompt == context and generation.sampling.max_tokens != 0):
+        raise ContextExceeded(
+            f"{param}: {prompt} tokens leave no room for an answer; {whose} maximum context length is {context} tokens",
+            param=param,
+        )
+    return context - prompt
 
 
 def _structure(generation: Generation, served: ServedModel) -> Structure | None:

@@ -94,6 +94,9 @@ class Models:
         async def find() -> ServedModel:
             return self.find(name, may_use)
 
+        for model in self.all():
+            if model.name == name and may_use(name):
+                return model
         due, wanted = self._registry.news_due_s, _wanted(name, self.names(may_use))
         known_s = self._cold_s if wanted in self._cold else seconds
         patience = max(due, known_s if self.seen(wanted) else 0.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from outrider.gateway.admission.bill import BillStore
+from outrider.gateway.admission.charge import BillStore
 from outrider.gateway.ledger.catalog import StreamCatalog
 from outrider.gateway.request.flight import Flight
 from outrider.gateway.routing.refused_jobs import RefusedJobs

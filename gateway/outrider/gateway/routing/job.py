@@ -65,7 +65,7 @@ class Job(msgspec.Struct, frozen=True):
 
         The verifier drops the request unless a gateway renews it every ``lease_s`` seconds.
         """
-        ttft_ms, timeout_ms = self.deadlines.left_ms(bool(emitted))
+        ttft_ms, timeout_ms = (0, 0) if self.deadlines is NO_DEADLINES else self.deadlines.left_ms(bool(emitted))
         return pb.SubmitRequest(
             request_id=self.request_id,
             tenant=self.caller.tenant,

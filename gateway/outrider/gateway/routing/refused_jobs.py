@@ -26,12 +26,16 @@ class RefusedJobs:
     """SHA-256 digests of banned grammars, each with the end of its ban; and when tenants were erased.
 
     Gateways publish a ban on `GRAMMARS_CONDEMNED`. A gateway that starts later does not learn of earlier bans.
+
+    Attributes:
+        some: whether any job may be refused.
     """
 
     def __init__(self, bus: Bus, clock: Callable[[], float] = time.monotonic) -> None:
         self._bus, self._clock = bus, clock
         self._until: OrderedDict[bytes, float] = OrderedDict()
         self._erased_at: dict[str, float] = {}
+        self.some = False
 
     async def open(self) -> None:
         """Subscribes to the bans of other gateways."""
@@ -48,12 +52,13 @@ class RefusedJobs:
     def erase(self, tenant: str) -> None:
         """Notes that the tenant is erased now: its jobs that began before are refused."""
         self._erased_at[tenant] = self._clock()
+        self.some = True
 
     def check(self, job: Job, *, begun: bool) -> None:
         """Raises `PermissionDenied` for an erased tenant, `InvalidRequest` for a banned grammar without a token yet."""
-        if self._erased_at and job.begun <= self._erased_at.get(job.caller.tenant, -inf):
+        if job.begun <= self._erased_at.get(job.caller.tenant, -inf):
             raise PermissionDenied("the tenant was erased")
-        if not self._until or begun or not job.sampling.HasField("grammar"):
+        if begun or not job.sampling.HasField("grammar"):
             return
         if self._until.get(_digest(job.sampling), 0.0) > self._clock():
             why = f"grammar is refused for up to {BAN_S / 60:g} minutes: verifiers died with a request for it"
@@ -66,6 +71,7 @@ class RefusedJobs:
 
     def _add(self, digest: bytes) -> None:
         self._until[digest] = self._clock() + BAN_S
+        self.some = True
         self._until.move_to_end(digest)
         while len(self._until) > _MOST:
             self._until.popitem(last=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -57,8 +56,3 @@ def read_options(router: str, options: Mapping[str, Any], kind: type[T]) -> T:
         return msgspec.convert(dict(options), kind, strict=False)
     except msgspec.ValidationError as error:
         raise ConfigError(f"router_options of {router}: {error}") from None
-
-
-def shuffled(replicas: Sequence[Replica]) -> list[Replica]:
-    """``replicas`` in random order."""
-    return random.sample(replicas, len(replicas)) if len(replicas) > 1 else list(replicas)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-from outrider.gateway.routing.breakers import Breakers
+from outrider.gateway.routing.health import Breakers
 from outrider.gateway.routing.page_map import PageMap
 from outrider.gateway.routing.page_reader import PageReader
-from outrider.gateway.routing.router import Ask, Replica, Router, read_options, shuffled
+from outrider.gateway.routing.router import Ask, Replica, Router, read_options
 from outrider.gateway.routing.sticky import Sticky
 from outrider.mesh import plugins
 from outrider.mesh.errors import Unavailable
@@ -60,7 +61,7 @@ class VerifierSelection:
         members = _residents(ask, members)
         by_name = {member.instance: member for member in members}
         replicas = [Replica(member.instance, load(member), member.status) for member in members]
-        ranked = [replica.instance for replica in self._router.choose(ask, shuffled(replicas))]
+        ranked = [replica.instance for replica in self._router.choose(ask, random.sample(replicas, len(replicas)))]
         return [by_name[name] for name in sorted(self.breakers.order(ranked), key=lambda name: name in avoid)]
 
     def sent(self, ask: Ask, instance: str) -> None:

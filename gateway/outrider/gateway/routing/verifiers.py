@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,6 @@ from outrider.gateway.request.models import Models, ServedModel
 from outrider.gateway.routing import Ask, VerifierSelection
 from outrider.gateway.routing.health import HealthWatches
 from outrider.gateway.routing.job import Job
-from outrider.gateway.routing.loads import Loads
 from outrider.gateway.routing.refused_jobs import RefusedJobs
 from outrider.mesh.attempts import TRANSIENT
 from outrider.mesh.errors import AlreadyExists, DeadlineExceeded, OutriderError, Unavailable, from_rpc
@@ -26,6 +26,43 @@ from outrider.wire.residency import Residency, may_hold
 
 if TYPE_CHECKING:
     from outrider.gateway.settings import GatewaySettings
+
+
+class Loads:
+    """Counts this gateway's streams on verifiers, and keeps what announcements say beyond them.
+
+    An announcement is up to a second old and counts this gateway's streams of then. What others have is therefore the
+    announced number without the streams that this gateway had when it heard the announcement.
+    """
+
+    def __init__(self) -> None:
+        self._own: Counter[str] = Counter()
+        self._heard: dict[str, Member] = {}
+        self._others: dict[str, int] = {}
+
+    def enter(self, instance: str) -> None:
+        """Counts a stream on a verifier."""
+        self._own[instance] += 1
+
+    def leave(self, instance: str) -> None:
+        """Ends the count of a stream."""
+        self._own[instance] -= 1
+        if not self._own[instance]:
+            del self._own[instance]
+
+    def hear(self, members: Iterable[Member]) -> None:
+        """Takes what verifiers announce, at once when one of them changes; forgets verifiers that are gone."""
+        heard = {member.instance: member for member in members}
+        for name, member in heard.items():
+            if member != self._heard.get(name):
+                self._others[name] = max(int(member.status.get("load", 0)) - self._own[name], 0)
+        self._heard = heard
+        self._others = {name: self._others[name] for name in heard}
+
+    def of(self, member: Member) -> int:
+        """Requests of a verifier, running and waiting."""
+        return self._own[member.instance] + self._others.get(member.instance, 0)
+
 
 _CALL_S = 5.0
 _HEARTBEATS = 3

@@ -137,7 +137,8 @@ class FailOver:
         Raises `Overloaded` if the queues of all that answer are full, `Unavailable` if none answers, and else what a
         verifier finds wrong with the request.
         """
-        self._verifiers.refused.check(self._job, begun=bool(emitted))
+        if (refused := self._verifiers.refused).some:
+            refused.check(self._job, begun=bool(emitted))
         ask, message = self._job.ask, self._job.submission(emitted, self._settings.lease_s)
         message.reader, message.tag = self._reading.subject, self._reading.tag
         failure: OutriderError | None = None

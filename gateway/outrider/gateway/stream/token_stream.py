@@ -26,6 +26,7 @@ from outrider.wire.frames import Finish, Frame
 
 _log = get_logger("stream")
 
+_FAILURES = (Finish.ERROR, Finish.REFUSED)
 ReadLog = Callable[[Job], Awaitable[Sequence[Frame]]]
 
 
@@ -216,7 +217,8 @@ class TokenStream:
             self._failover.cancel()
         if frame.finish is Finish.ERROR:
             _log.error("the verifier failed a request", request=self.job.request_id, why=frame.error)
-        self._fail(failure_of(frame))
+        if frame.finish in _FAILURES:
+            self._fail(failure_of(frame))
         if frame.finish is Finish.TIMEOUT:
             self.expired_unstarted = frame.usage is None
             self._fail(self.job.deadlines.passed(bool(self.spent)))

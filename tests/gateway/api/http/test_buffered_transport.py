@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import uvloop
-from outrider.gateway.api.http.buffered_transport import BufferedTransport
+from outrider.gateway.api.http.connections import BufferedTransport
 
 
 class _Lost(asyncio.Protocol):

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from outrider.gateway.api.http.plain_json import DEPTH, require_plain
+from outrider.gateway.api.http.messages import DEPTH, require_plain
 from outrider.mesh.errors import InvalidRequest
 
 from tests.gateway.stack import CONTEXT, MODEL, Stack

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from outrider.gateway.api.http.position import Position, Tail
+from outrider.gateway.api.http.sse import Position, Tail
 from outrider.mesh.errors import InvalidRequest
 
 _choices = st.lists(st.tuples(st.integers(-99, 10**6), st.booleans()), min_size=1, max_size=5)

@@ -8,7 +8,7 @@ import weakref
 
 import httpx
 import pytest
-from outrider.gateway.api.http.buffered_transport import BufferedTransport
+from outrider.gateway.api.http.connections import BufferedTransport
 from outrider.gateway.api.http.edge import Edge
 from outrider.gateway.api.http.server import HttpServer
 from outrider.mesh.errors import Unavailable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from outrider.gateway.admission.access_control import AccessControl
 from outrider.gateway.admission.caller import Caller
-from outrider.gateway.api.http.guard import guarded, sender_of
+from outrider.gateway.api.http.edge import guarded, sender_of
 from outrider.mesh.errors import Internal, OutriderError
 from outrider.mesh.telemetry import audit
 from outrider.mesh.telemetry.audit_record import Event, Outcome

@@ -7,7 +7,7 @@ from typing import Any
 
 from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
-from outrider.gateway.api.http.plain_json import read_plain
+from outrider.gateway.api.http.messages import read_plain
 from outrider.gateway.api.openai.bodies import ShapedGeneration, read_body_of_any_kind
 from outrider.gateway.errors import TooLarge
 from outrider.mesh.errors import InvalidRequest

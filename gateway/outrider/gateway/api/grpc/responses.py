@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
-from outrider.gateway.api.openai.answers import fingerprint
-from outrider.gateway.api.openai.stored_form import decode_shape
+from outrider.gateway.api.openai.answers import decode_shape, fingerprint
 from outrider.gateway.api.schema.tools import read_calls
 from outrider.gateway.request.flight import Flight
 from outrider.gateway.stream.reassembly import join, split

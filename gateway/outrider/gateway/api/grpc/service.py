@@ -11,8 +11,8 @@ from outrider.gateway.admission.access_control import AccessControl
 from outrider.gateway.api.grpc.calls import Call, Calls
 from outrider.gateway.api.grpc.requests import read_generation, require_readable
 from outrider.gateway.api.grpc.responses import ResponseWriter
-from outrider.gateway.api.http.plain_json import require_plain
-from outrider.gateway.api.openai.stored_form import encode_shape
+from outrider.gateway.api.http.messages import require_plain
+from outrider.gateway.api.openai.answers import encode_shape
 from outrider.gateway.api.schema.prompts import chat
 from outrider.gateway.ledger.record import Key, Record
 from outrider.gateway.request.flight import Flight

@@ -1,21 +1,100 @@
-"""What every HTTP request has: an id, a trace, metrics, and errors as JSON."""
+"""What every HTTP request has: an id, a trace, metrics, an admission, and errors as JSON."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from http import HTTPStatus
 from secrets import token_hex
 
 from opentelemetry.trace import Span, StatusCode
 from outrider.gateway import metrics
+from outrider.gateway.admission.access_control import AccessControl, Sender
 from outrider.gateway.api.http.messages import json_response
-from outrider.gateway.errors import error_answer, error_headers
+from outrider.gateway.errors import MethodNotAllowed, error_answer, error_headers
 from outrider.gateway.settings import Bounds
-from outrider.mesh.errors import Internal, NotFound, OutriderError
+from outrider.mesh.errors import Internal, InvalidRequest, NotFound, OutriderError
 from outrider.mesh.telemetry import TRACEPARENT, continued_span, get_logger, tracing
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.routing import Match, Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+
+class PathRouter(Router):
+    """Routes requests by path; raises `MethodNotAllowed`, with the allowed methods, if a path lacks the method."""
+
+    def __init__(self, routes: Sequence[Route]) -> None:
+        super().__init__(routes, redirect_slashes=False)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request."""
+        try:
+            await super().__call__(scope, receive, send)
+        except HTTPException as error:
+            if error.status_code != MethodNotAllowed.http_status:
+                raise
+            raise self._refusal(scope) from None
+
+    def _refusal(self, scope: Scope) -> MethodNotAllowed:
+        matching = [route for route in self.routes if route.matches(scope)[0] is not Match.NONE]
+        methods = sorted({method for route in matching if isinstance(route, Route) for method in route.methods or ()})
+        refusal = MethodNotAllowed(f"this path may be asked with {', '.join(methods)}, not with {scope['method']}")
+        refusal.allowed = methods
+        return refusal
+
+
+_SINGLE = (b"authorization", b"x-api-key")
+_PARAMETERS = (b"x-outrider-", b"x-request-timeout-ms")
+"""Beginnings of headers that hold parameters of a generation."""
+_COUNTED = ("POST", "PUT")
+"""Methods of requests that make services compute, and so count toward the limit on requests."""
+_GUARDED = ("/v1/", "/tokenize", "/detokenize", "/admin/")
+
+
+def guarded(path: str) -> bool:
+    """Whether requests for ``path`` need an admission."""
+    return path.startswith(_GUARDED)
+
+
+class Guard:
+    """An ASGI application around the routes: each `guarded` request gets an `Admission` in its state."""
+
+    def __init__(self, routes: ASGIApp, access: AccessControl) -> None:
+        self._routes, self._access = routes, access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Admits a request and passes it on; raises as `AccessControl.admitted`."""
+        if not guarded(scope["path"]):
+            return await self._routes(scope, receive, send)
+        state, counts = scope["state"], scope["method"] in _COUNTED
+        async with self._access.admitted(sender_of(scope, "http"), state["headers"], counts=counts) as admission:
+            state["admission"] = admission
+            await self._routes(scope, receive, send)
+
+
+def sender_of(scope: Scope, api: str) -> Sender:
+    """The sender of a request that came over ``api``; raises `InvalidRequest` for several keys.
+
+    Notes in the request's state whether there are headers with parameters of a generation.
+    """
+    single: dict[bytes, str] = {}
+    forwarded, state = [], scope["state"]
+    state["has_parameters"] = False
+    for name, value in scope["headers"]:
+        if name in _SINGLE:
+            if name in single:
+                shown = name.decode()
+                raise InvalidRequest(f"the header {shown} is given several times: give it once", param=shown)
+            single[name] = value.decode("latin-1")
+        elif name == b"x-forwarded-for":
+            forwarded.append(value.decode("latin-1"))
+        elif name.startswith(_PARAMETERS):
+            state["has_parameters"] = True
+    authorization, api_key = (single.get(name, "") for name in _SINGLE)
+    peer = scope["client"][0] if scope.get("client") else ""
+    return Sender(api, peer, authorization, api_key, forwarded, state["request_id"])
+
 
 _log = get_logger("http")
 _CLIENT_LEFT = 499

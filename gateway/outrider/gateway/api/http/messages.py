@@ -5,17 +5,113 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import aclosing
+from itertools import accumulate
 from typing import Any, TypeVar
 
 import msgspec
-from outrider.gateway.admission.body_turns import Arrival, BodyTurns
+from outrider.gateway.admission.body_turns import SMALL, Arrival, BodyTurns
 from outrider.gateway.admission.reservation import Admission
-from outrider.gateway.api.http.plain_json import require_plain
 from outrider.gateway.errors import TimedOut, TooLarge, WrongContentType, WrongEncoding
 from outrider.mesh.errors import InvalidRequest
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
+
+DEPTH = 100
+"""Most levels of arrays and objects. Later parsers, such as serde's, accept between 128 and a thousand levels."""
+PARAMETERS = 256
+"""Most members of the outermost object."""
+ENTRIES = 50_000
+"""Most arrays, objects and members of objects together: reading each takes about a microsecond."""
+
+VALUES = 1_100_000
+"""Most values of arrays and members of objects together: as many as the longest prompt has token ids, and some."""
+STRINGS = 200_000
+"""Most strings, names of members included."""
+
+_SHOWN = 100
+_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+"""Maps opening brackets to +1 and closing brackets to -1, as signed bytes."""
+_OTHERS = bytes(byte for byte in range(256) if byte not in b'[]{}:,"')
+
+
+def require_plain(data: bytes, name: str = "the body") -> None:
+    """Raises `InvalidRequest` if ``data`` nests too deep, has too many entries, or is an object with a repeated name.
+
+    Names of inner objects are not checked: that would take longer than parsing. Data that is not JSON passes.
+    """
+    opened, quotes = data.count(b"[") + data.count(b"{"), data.count(b'"')
+    many = opened + data.count(b":") > ENTRIES or data.count(b",") > VALUES or quotes > 2 * STRINGS
+    if opened > DEPTH or many:
+        _require_shape(_outside_strings(data, name), name)
+    if (name_twice := _MEMBER_NAMES.first_duplicate(data, name)) is not None:
+        raise InvalidRequest(f"{name_twice[:_SHOWN]} is given twice: give it once", param=name_twice[:_SHOWN])
+
+
+def read_plain(text: str, name: str) -> Any:
+    """The JSON in ``text``; raises as `require_plain`, and `InvalidRequest` for a ``text`` that is not JSON."""
+    require_plain(text.encode(), name)
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise InvalidRequest(f"{name} is not valid JSON: {error}", param=name) from None
+
+
+def _outside_strings(data: bytes, name: str) -> bytes:
+    """The brackets, colons and commas outside strings; raises `InvalidRequest` for too many strings."""
+    unescaped = data.replace(rb"\\", b"").replace(rb"\"", b"")
+    if unescaped.count(b'"') > 2 * STRINGS:
+        raise InvalidRequest(f"{name} has more than {STRINGS} strings, the most allowed")
+    return b"".join(unescaped.translate(None, _OTHERS).split(b'"')[::2])
+
+
+def _require_shape(outside: bytes, name: str) -> None:
+    """Raises `InvalidRequest` for too many entries or values, or for brackets that nest too deep."""
+    steps = outside.translate(_STEPS, b":,")[: 2 * ENTRIES]
+    if max(accumulate(memoryview(steps).cast("b")), default=0) > DEPTH:
+        raise InvalidRequest(f"{name} nests deeper than {DEPTH} levels of arrays and objects, the most allowed")
+    if outside.count(b"[") + outside.count(b"{") + outside.count(b":") > ENTRIES:
+        raise InvalidRequest(f"{name} has more than {ENTRIES} arrays, objects and members of objects, the most allowed")
+    if outside.count(b",") > VALUES:
+        raise InvalidRequest(f"{name} has more than {VALUES} values, the most allowed")
+
+
+class _Name(str):
+    """A member's name."""
+
+
+class _MemberNames:
+    """Reads the names of an object's members, repeated names included, which a dictionary would drop."""
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+        self._decode = msgspec.json.Decoder(dict[_Name, msgspec.Raw], dec_hook=self._note_name).decode
+
+    def first_duplicate(self, data: bytes, name: str) -> str | None:
+        """The first repeated name; None if there is none, or ``data`` is not an object.
+
+        Raises `InvalidRequest` for more than `PARAMETERS` members.
+        """
+        self._names.clear()
+        try:
+            members = self._decode(data)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            if len(self._names) <= PARAMETERS:
+                return None
+            raise InvalidRequest(f"{name} has more than {PARAMETERS} parameters, the most allowed") from None
+        if len(members) == len(self._names):
+            return None
+        return next(name for place, name in enumerate(self._names) if name in self._names[:place])
+
+    def _note_name(self, kind: type, name: Any) -> _Name:
+        self._names.append(name)
+        if len(self._names) > PARAMETERS:
+            raise ValueError
+        return _Name(name)
+
+
+_MEMBER_NAMES = _MemberNames()
+
 
 T = TypeVar("T")
 _BODY_S = 60.0
@@ -35,6 +131,10 @@ async def read_body(request: Request, limit: int) -> bytes:
     _require_json(request)
     _require_plain_coding(request)
     admission: Admission | None = getattr(request.state, "admission", None)
+    if int(request.headers.get("content-length", SMALL + 1)) <= SMALL:
+        body = await _read(request, limit, None)
+        require_plain(body)
+        return body
     with admission.arriving() if admission is not None else BodyTurns().arriving("") as arrival:
         body = await _read(request, limit, arrival)
         await arrival.turn()
@@ -42,7 +142,7 @@ async def read_body(request: Request, limit: int) -> bytes:
     return body
 
 
-async def _read(request: Request, limit: int, arrival: Arrival) -> bytes:
+async def _read(request: Request, limit: int, arrival: Arrival | None) -> bytes:
     too_large = TooLarge(f"the body is larger than {limit} bytes")
     if int(request.headers.get("content-length", 0)) > limit:
         raise too_large
@@ -59,7 +159,8 @@ async def _read(request: Request, limit: int, arrival: Arrival) -> bytes:
                 more = message.get("more_body", False)
                 if len(body) > limit:
                     raise too_large
-                arrival.grow(len(body))
+                if arrival is not None:
+                    arrival.grow(len(body))
                 timer.reschedule(min(loop.time() + idle_s, end))
     except TimeoutError:
         raise TimedOut(f"the body did not arrive within {_BODY_S:g} s, or paused for {idle_s:g} s") from None

@@ -10,8 +10,7 @@ from typing import Any
 import httptools
 import msgspec
 from outrider.gateway import metrics
-from outrider.gateway.api.http.buffered_transport import BufferedTransport
-from outrider.gateway.api.http.connections import Connections, notice_absence
+from outrider.gateway.api.http.connections import BufferedTransport, Connections, notice_absence
 from outrider.gateway.errors import HeadersTooLarge, TargetTooLong, TimedOut, error_answer, error_headers
 from outrider.gateway.settings import Bounds
 from outrider.mesh.errors import InvalidRequest, OutriderError, Unavailable

@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 from msgspec import Meta
 from outrider.gateway.admission.access_control import Sender
-from outrider.gateway.api.http.plain_json import require_plain
+from outrider.gateway.api.http.messages import require_plain
 from outrider.gateway.api.openai.bodies import ShapedGeneration, read_body_of_any_kind
 from outrider.gateway.api.schema.parameters import read, read_object
 from outrider.gateway.errors import TooLarge, error_answer, error_headers

@@ -13,7 +13,7 @@ from outrider.gateway.admission.access_control import AccessControl
 from outrider.gateway.admission.reservation import Admission
 from outrider.gateway.api.nats import queries
 from outrider.gateway.api.nats.keeper import Keeper
-from outrider.gateway.api.openai.stored_form import encode_shape
+from outrider.gateway.api.openai.answers import encode_shape
 from outrider.gateway.api.schema.ignored import collector, ignored_header
 from outrider.gateway.ledger.record import Key
 from outrider.gateway.request.flight import Flight

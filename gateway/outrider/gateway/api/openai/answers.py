@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Literal
 
+import msgspec
 from msgspec import UNSET, UnsetType
-from outrider.gateway.api.openai.forms import Form
+from outrider.gateway.api.openai.forms import CHAT, COMPLETION, Form, calls_form
 from outrider.gateway.api.openai.json_types import (
     Answer,
     AnswerOf,
@@ -24,39 +26,61 @@ from outrider.gateway.api.openai.json_types import (
     UsageBody,
 )
 from outrider.gateway.api.schema.logprobs import token_name
+from outrider.gateway.ledger.record import Key, Record
 from outrider.gateway.request.models import ServedModel
 from outrider.gateway.stream.reassembly import split
+from outrider.mesh.errors import NotFound
 from outrider.wire.frames import Draft, Frame, Usage
 
 
-class AnswerWriter:
-    """Writes the answer to one request in one form.
+class Shape(msgspec.Struct, frozen=True, tag="chunks"):
+    """The form of chunks that the client asked for.
 
-    ``seeds`` holds the seed of each choice; each prompt has ``answers`` choices. ``created`` is in seconds since 1970.
-    ``ignored`` names the parameters without effect. An answer with one choice ``shows_metrics`` of its guesses.
+    ``functions`` names the functions that a chat may call, if ``bare`` also without the marks of the model's format.
+    With ``include_usage``, the stream ends with its usage; with ``continuous_usage``, each chunk holds the usage so
+    far. ``ignored`` names the parameters without effect. An answer with one choice
+    ``shows_metrics`` of its guesses.
     """
 
-    def __init__(
-        self,
-        form: Form,
-        request_id: str,
-        served: ServedModel,
-        seeds: Sequence[int],
-        *,
-        answers: int = 1,
-        return_tokens: bool,
-        created: int,
-        ignored: tuple[str, ...] = (),
-        shows_metrics: bool = False,
-    ) -> None:
-        self._shows_metrics = shows_metrics and len(seeds) == 1
-        self._form, self._seeds, self._return_tokens = form, seeds, return_tokens
-        self._answers = answers
-        self._ignored = ignored or UNSET
-        self._id = f"{form.prefix}-{request_id}"
-        self._created = created
-        self._model, self._fingerprint = served.name, fingerprint(served)
-        self._written = [0] * len(seeds)
+    kind: Literal["completion", "chat"]
+    functions: tuple[str, ...]
+    return_tokens: bool
+    include_usage: bool
+    continuous_usage: bool = False
+    ignored: tuple[str, ...] = ()
+    bare: bool = False
+    shows_metrics: bool = False
+
+    def form(self, request_id: str, served: ServedModel) -> Form:
+        """The form of the chunks of request ``request_id``, which the model ``served`` answers."""
+        if self.functions:
+            return calls_form(served.calls, self.functions, request_id, bare=self.bare)
+        return CHAT if self.kind == "chat" else COMPLETION
+
+
+encode_shape = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Shape).decode
+
+
+def decode_shape(data: bytes) -> Shape:
+    """The form in ``data``; raises `NotFound` if it is the form of a response."""
+    try:
+        return _decode(data)
+    except msgspec.ValidationError:
+        raise NotFound("there is no stream with this id: the id belongs to a response", param="id") from None
+
+
+class AnswerWriter:
+    """Writes the answer to a request in the form of ``shape``: all writers of one request write the same."""
+
+    def __init__(self, shape: Shape, key: Key, record: Record) -> None:
+        self._form = form = shape.form(key.request, record.served)
+        self._seeds, self._answers = record.seeds, record.answers
+        self._return_tokens, self._ignored = shape.return_tokens, shape.ignored or UNSET
+        self._shows_metrics = shape.shows_metrics and record.choices == 1
+        self._id, self._created = f"{form.prefix}-{key.request}", record.created
+        self._model, self._fingerprint = record.served.name, fingerprint(record.served)
+        self._written = [0] * record.choices
 
     @property
     def opening(self) -> list[Answer]:
@@ -97,6 +121,15 @@ class AnswerWriter:
         if frame.finish is not None:
             extra.ignored = self._ignored
         return self._part([choice], usage, extra)
+
+    @property
+    def plain(self) -> bool:
+        """Whether the chunks of frames that hold tokens alone differ in their texts alone."""
+        return self._form.plain and not self._return_tokens and len(self._seeds) == 1
+
+    def text_chunk(self, text: str, usage: UsageBody | UnsetType | None) -> Answer:
+        """The chunk of a `plain` answer for a frame with this ``text``."""
+        return self._part([self._form.delta(Frame("", 0, [], [text], [], None), 0, 0, False)], usage)
 
     def parts(self, frame: Frame) -> list[Frame]:
         """``frame``, split into the parts that have a chunk of their own."""

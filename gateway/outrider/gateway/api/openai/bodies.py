@@ -6,7 +6,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Meta
-from outrider.gateway.api.openai.stored_form import Shape
+from outrider.gateway.api.openai.answers import Shape
 from outrider.gateway.api.schema.generation import GenerationBody
 from outrider.gateway.api.schema.ignored import note_part, shown_names
 from outrider.gateway.api.schema.json_schemas import note_unenforced
@@ -58,6 +58,8 @@ class Body(GenerationBody, frozen=True, kw_only=True):
 
     @property
     def _structure(self) -> Structure | None:
+        if self.response_format is None and self.structured_outputs is None:
+            return None
         return merged_structure(format_structure(self.response_format), self.structured_outputs, "response_format")
 
 
@@ -116,14 +118,16 @@ class ChatBody(Body, frozen=True, kw_only=True):
     @property
     def call_rules(self) -> CallRules | None:
         """The rules for calls; None if no function may be called."""
+        if not self.tools and self.tool_choice is None:
+            return None
         return read_call_rules(self.tools, self.tool_choice, self.parallel_tool_calls)
 
     def generation(self) -> Generation:
         """The generation that the body asks for."""
         rules = self.call_rules
-        prompt = msgspec.structs.replace(
-            chat(self.messages, self.chat_template_kwargs), tools="" if rules is None else template_tools(self.tools)
-        )
+        prompt = chat(self.messages, self.chat_template_kwargs)
+        if rules is not None:
+            prompt = msgspec.structs.replace(prompt, tools=template_tools(self.tools))
         logprobs = self.top_logprobs if self.logprobs else None
         generation = self._generation(prompt, self._structure, rules, max_tokens=self._most_tokens, logprobs=logprobs)
         return msgspec.structs.replace(generation, choices=self.n)
@@ -145,7 +149,8 @@ def read_completion(body: bytes | dict[str, Any], ignored: list[str] | None = No
     completion = _consistent(read(body, CompletionBody, COMPLETION, ignored), ignored)
     if completion.max_tokens == 0 and not completion.echo:
         raise InvalidRequest("max_tokens must be an integer of at least 1 (0 with echo), not 0", param="max_tokens")
-    note_unenforced(completion.unenforced, ignored)
+    if names := completion.unenforced:
+        note_unenforced(names, ignored)
     return completion
 
 
@@ -154,7 +159,8 @@ def read_chat(body: bytes | dict[str, Any], ignored: list[str] | None = None) ->
     chat_body = _consistent(read(body, ChatBody, CHAT, ignored), ignored)
     if chat_body.top_logprobs and not chat_body.logprobs:
         raise InvalidRequest("top_logprobs may only be given where logprobs is true", param="top_logprobs")
-    note_unenforced(chat_body.unenforced, ignored)
+    if names := chat_body.unenforced:
+        note_unenforced(names, ignored)
     return chat_body
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing
 
 import msgspec
 from msgspec import UNSET, UnsetType
-from outrider.gateway.api.http.position import Position, Tail
-from outrider.gateway.api.http.sse import done, event, with_retry
+from outrider.gateway.api.http.sse import Position, Tail, Template, done, event, with_retry
+from outrider.gateway.api.openai.answers import AnswerWriter, Shape
 from outrider.gateway.api.openai.json_types import UsageBody
-from outrider.gateway.api.openai.stored_form import Shape
 from outrider.gateway.errors import error_answer
 from outrider.gateway.request.flight import Flight
 from outrider.gateway.stream.reassembly import split
@@ -31,8 +30,11 @@ class EventWriter:
 
     def __init__(self, flight: Flight, shape: Shape, start: Position) -> None:
         self._flight, self._shape, self._start = flight, shape, start
-        self._writer = shape.writer(flight.key, flight.record)
-        self._usage = None if shape.include_usage else UNSET
+        self._writer = writer = AnswerWriter(shape, flight.key, flight.record)
+        self._usage = usage = None if shape.include_usage else UNSET
+        self._template: Template | None = None
+        if writer.plain and not shape.continuous_usage:
+            self._template = Template(lambda text: writer.text_chunk(text, usage))
         self._openings = self._writer.opening
         self._position = msgspec.structs.replace(start, places=list(start.places), ended=list(start.ended))
         self._ends: dict[int, Frame] = {}
@@ -67,7 +69,15 @@ class EventWriter:
             self._position.openings += 1
             yield event(msgspec.structs.replace(opening, usage=usage), self._id)
 
-    def _chunk(self, frame: Frame, place: int) -> Iterator[bytes]:
+    def _chunk(self, frame: Frame, place: int) -> Iterable[bytes]:
+        plain = frame.finish is None and frame.likelihoods is None and frame.drafts is None
+        if self._template is None or not plain or frame.first_index < self._start.places[0]:
+            return self._parts(frame, place)
+        index = self._position.places[0] = frame.first_index + len(frame.tokens)
+        text = "".join(frame.texts)
+        return [self._template.event(text, f"{self._flight.key.request}:{index}")] if text else []
+
+    def _parts(self, frame: Frame, place: int) -> Iterator[bytes]:
         if frame.finish is not None:
             self._ends[place] = frame
         end = frame.first_index + len(frame.tokens) if frame.finish is Finish.STOP else None

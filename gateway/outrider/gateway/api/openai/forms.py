@@ -15,7 +15,7 @@ from outrider.gateway.api.openai.json_types import (
     MessageChoice,
     TextChoice,
 )
-from outrider.gateway.api.schema.logprobs import chat_logprobs, text_logprobs
+from outrider.gateway.api.schema.logprobs import ChatLogprobs, chat_logprobs, text_logprobs
 from outrider.gateway.api.schema.tools import CalledFunction, ToolCall, call_id, read_calls
 from outrider.gateway.tool_calls.answer_reader import AnswerPiece, AnswerReader
 from outrider.wire.calls import CallStyle
@@ -28,7 +28,8 @@ class Form(msgspec.Struct, frozen=True):
     ``prefix`` begins the answer's id; ``whole`` and ``part`` are the ``object`` of answers and of chunks. ``choice``
     and ``delta`` make a choice of an answer and of a chunk, from a frame, the choice's index and the number of its
     earlier characters; ``delta`` also gets whether the frame holds the last tokens. ``opening`` makes the first chunk
-    of a choice, if there is one. With ``apart``, the finish reason has a chunk of its own.
+    of a choice, if there is one. With ``apart``, the finish reason has a chunk of its own. The chunk of a text
+    alone is ``plain`` if it depends on the text and on the index alone.
     """
 
     prefix: str
@@ -38,10 +39,12 @@ class Form(msgspec.Struct, frozen=True):
     choice: Callable[[Frame, int, int], Choice]
     delta: Callable[[Frame, int, int, bool], Choice]
     apart: bool = False
+    plain: bool = True
 
 
 def _text_choice(frame: Frame, index: int, offset: int) -> Choice:
-    return TextChoice("".join(frame.texts), _finish(frame), index, text_logprobs(frame, offset))
+    logprobs = None if frame.likelihoods is None else text_logprobs(frame, offset)
+    return TextChoice("".join(frame.texts), _finish(frame), index, logprobs)
 
 
 def _text_delta(frame: Frame, index: int, offset: int, last: bool) -> Choice:
@@ -49,12 +52,16 @@ def _text_delta(frame: Frame, index: int, offset: int, last: bool) -> Choice:
 
 
 def _message_choice(frame: Frame, index: int, offset: int) -> Choice:
-    return MessageChoice(AssistantMessage("".join(frame.texts)), _finish(frame), index, chat_logprobs(frame))
+    return MessageChoice(AssistantMessage("".join(frame.texts)), _finish(frame), index, _logprobs(frame))
 
 
 def _delta_choice(frame: Frame, index: int, offset: int, last: bool) -> Choice:
     text = "".join(frame.texts)
-    return DeltaChoice(Delta(content=text) if text else Delta(), _finish(frame), index, chat_logprobs(frame))
+    return DeltaChoice(Delta(content=text) if text else Delta(), _finish(frame), index, _logprobs(frame))
+
+
+def _logprobs(frame: Frame) -> ChatLogprobs | None:
+    return None if frame.likelihoods is None else chat_logprobs(frame)
 
 
 def _opening(index: int) -> Choice:
@@ -75,14 +82,14 @@ def calls_form(style: CallStyle, names: Sequence[str], answer: str, *, bare: boo
     def whole(frame: Frame, index: int, offset: int) -> Choice:
         reader = AnswerReader(style, names, bare=bare)
         message = _message(reader.take(frame), f"{answer}_{index}")
-        return MessageChoice(message, _finish_of_calls(frame, reader), index, chat_logprobs(frame))
+        return MessageChoice(message, _finish_of_calls(frame, reader), index, _logprobs(frame))
 
     def part(frame: Frame, index: int, offset: int, last: bool) -> Choice:
         reader = readers[index]
         delta = _delta(reader.take(frame, last=last), f"{answer}_{index}")
-        return DeltaChoice(delta, _finish_of_calls(frame, reader), index, chat_logprobs(frame))
+        return DeltaChoice(delta, _finish_of_calls(frame, reader), index, _logprobs(frame))
 
-    return msgspec.structs.replace(CHAT, choice=whole, delta=part, apart=True)
+    return msgspec.structs.replace(CHAT, choice=whole, delta=part, apart=True, plain=False)
 
 
 def _message(pieces: Sequence[AnswerPiece], answer: str) -> AssistantMessage:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 from outrider.gateway.admission.reservation import Admission
 from outrider.gateway.api.http.messages import EventStream, until_disconnected
-from outrider.gateway.api.http.position import Position, Tail
+from outrider.gateway.api.http.sse import Position, Tail
+from outrider.gateway.api.openai.answers import AnswerWriter, decode_shape
 from outrider.gateway.api.openai.events import EventWriter
-from outrider.gateway.api.openai.stored_form import decode_shape
 from outrider.gateway.ledger.record import Key
 from outrider.gateway.request.in_flight import Flights
 from outrider.gateway.request.models import require_allowed
@@ -39,7 +39,7 @@ class StreamRoutes:
         admission: Admission = request.state.admission
         require_allowed(record.served.name, admission.caller.may_use)
         shape = decode_shape(record.shape)
-        writer, start = shape.writer(key, record), Position.start(record.first_indices)
+        writer, start = AnswerWriter(shape, key, record), Position.start(record.first_indices)
         if last:
             start = start.read(last, key.request, len(writer.opening))
         if start.tail is Tail.DONE:

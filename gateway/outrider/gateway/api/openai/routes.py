@@ -15,13 +15,13 @@ from outrider.gateway.api.http.messages import (
     read_body,
     until_disconnected,
 )
-from outrider.gateway.api.http.position import Position
+from outrider.gateway.api.http.sse import Position
+from outrider.gateway.api.openai.answers import AnswerWriter, Shape, encode_shape
 from outrider.gateway.api.openai.bodies import ChatBody, CompletionBody, read_chat, read_completion
 from outrider.gateway.api.openai.events import EventWriter
 from outrider.gateway.api.openai.json_types import Answer
-from outrider.gateway.api.openai.stored_form import Shape, encode_shape
 from outrider.gateway.api.schema.headers import note_trouble, with_routing_headers, with_timeout_header
-from outrider.gateway.api.schema.ignored import announce, collector
+from outrider.gateway.api.schema.ignored import announce
 from outrider.gateway.request.flight import Flight
 from outrider.gateway.request.in_flight import Flights
 from outrider.gateway.request.intake import Generations
@@ -101,12 +101,17 @@ class OpenAiRoutes:
     async def _generate(
         self, request: Request, read: Callable[[bytes, list[str] | None], CompletionBody | ChatBody]
     ) -> Response:
-        ignored = collector(self._settings)
+        ignored: list[str] | None = None if self._settings.parameters == "strict" else []
         body = read(await read_body(request, self._settings.max_body_bytes), ignored)
-        shape = body.shape(announce(request, ignored))
-        shape = msgspec.structs.replace(shape, shows_metrics=self._settings.speculation_metrics)
-        generation = with_routing_headers(with_timeout_header(body, request).generation(), request)
-        lingers, admission = lingers_after_disconnect(request), request.state.admission
+        shape = body.shape(announce(request, ignored) if ignored else ())
+        if self._settings.speculation_metrics:
+            shape = msgspec.structs.replace(shape, shows_metrics=True)
+        lingers, admission = False, request.state.admission
+        if request.state.has_parameters:
+            generation = with_routing_headers(with_timeout_header(body, request).generation(), request)
+            lingers = lingers_after_disconnect(request)
+        else:
+            generation = body.generation()
         if lingers and not body.stream:
             raise InvalidRequest("only a stream can go on without its client: stream must be true", param="stream")
         starting = self._generations.start(
@@ -115,7 +120,8 @@ class OpenAiRoutes:
         if not body.stream:
             return json_response(await until_disconnected(request.receive, self._whole(starting, shape)))
         flight = await until_disconnected(request.receive, starting)
-        note_trouble(request, self._flights.catalog.trouble)
+        if (trouble := self._flights.catalog.ledger.trouble) is not None:
+            note_trouble(request, trouble)
         events = EventWriter(flight, shape, Position.start(flight.record.first_indices))
         return EventStream(events.run(), lambda: self._flights.leave(flight))
 
@@ -125,7 +131,7 @@ class OpenAiRoutes:
             frames = await _collect(flight)
         finally:
             await self._flights.end(flight)
-        return shape.writer(flight.key, flight.record).whole(frames)
+        return AnswerWriter(shape, flight.key, flight.record).whole(frames)
 
 
 async def _collect(flight: Flight) -> list[Frame]:

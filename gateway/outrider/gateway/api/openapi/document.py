@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import msgspec
-from outrider.gateway.api.http.guard import guarded
+from outrider.gateway.api.http.edge import guarded
 from outrider.gateway.api.openapi.constraints import COMPONENTS, PATHS
 from outrider.gateway.api.openapi.operations import OPERATIONS, BodySpec, Operation, errors_of
 from outrider.gateway.api.schema.ignored import HEADER

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 from outrider.gateway.admission.limit_store import LimitReached
-from outrider.gateway.api.http.guard import guarded
+from outrider.gateway.api.http.edge import guarded
 from outrider.gateway.api.openai.bodies import ChatBody, CompletionBody
 from outrider.gateway.api.openai.json_types import AnswerOf, DeltaChoice, MessageChoice, TextChoice
 from outrider.gateway.api.openai.resumption import StreamQuery

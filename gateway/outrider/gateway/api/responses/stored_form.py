@@ -21,7 +21,7 @@ class ResponseShape(msgspec.Struct, frozen=True, tag="response"):
     """The form of a response, and ``conversation``, the messages before it as JSON.
 
     ``ignored`` names the parameters without effect. ``functions`` and ``bare`` are as in
-    `outrider.gateway.api.openai.stored_form.Shape`.
+    `outrider.gateway.api.openai.answers.Shape`.
     """
 
     echo: Echo

@@ -6,7 +6,7 @@ import secrets
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, structs
-from outrider.gateway.admission.deadlines import Deadlines
+from outrider.gateway.admission.deadlines import NO_DEADLINES, Deadlines
 from outrider.gateway.api.schema.structure import StructuredOutputs
 from outrider.gateway.request.generation import CallRules, Generation, Prompt, Structure
 from outrider.mesh.errors import InvalidRequest
@@ -97,10 +97,16 @@ class GenerationBody(SharedParameters, frozen=True, kw_only=True):
             speculation=self._speculation(),
             priority=-self.priority,
             session=self.prompt_cache_key or self.user or "",
-            deadlines=Deadlines.within(self.ttft_ms, self.timeout_ms),
+            deadlines=self._deadlines,
             coalesce=self.coalesce and (self.seed is not None or self.temperature == 0),
             call_rules=call_rules,
         )
+
+    @property
+    def _deadlines(self) -> Deadlines:
+        if self.ttft_ms is None and self.timeout_ms is None:
+            return NO_DEADLINES
+        return Deadlines.within(self.ttft_ms, self.timeout_ms)
 
     def _text_structure(self, call_rules: CallRules, structure: Structure | None) -> Structure | None:
         """The structure of text beside calls; None if the answer has to be calls. Raises `InvalidRequest`."""

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
-from outrider.gateway.api.http.plain_json import read_plain
+from outrider.gateway.api.http.messages import read_plain
 from outrider.gateway.api.schema.json_schemas import enforce, require_small
 from outrider.gateway.request.generation import Structure
 from outrider.gateway.schemas.enforced import Enforced, enforced
