@@ -40,7 +40,7 @@ WHOLE: tuple[str, ...] = (
     f"{_JOINT_LAW}[True-truncation3]",
     "engine/store/test_pull.py",
     "engine/test_transformers.py",
-    "gateway/abuse",
+    "gateway/admission/test_abuse.py",
     "gateway/admission/test_shared_limits.py::test_no_limit_is_exceeded_whatever_becomes_of_gateways_broker_and_clients[1]",
     "gateway/api/own/test_prompts.py",
     "gateway/api/playground/test_playground_browser.py",
