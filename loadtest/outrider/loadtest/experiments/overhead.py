@@ -70,8 +70,8 @@ class Measurement(msgspec.Struct, frozen=True):
 
 
 @contextlib.contextmanager
-def services(directory: Path) -> Iterator[tuple[Target, Target]]:
-    """Runs the engine, and Outrider in front of it, inside the block; logs go to ``directory``.
+def services(directory: Path, gateways: int = 1) -> Iterator[tuple[Target, Target]]:
+    """Runs the engine and Outrider, with ``gateways`` on one port, inside the block; logs go to ``directory``.
 
     Raises:
         SystemExit: a service did not become ready.
@@ -90,8 +90,11 @@ def services(directory: Path) -> Iterator[tuple[Target, Target]]:
         processes = {
             "nats": start("nats", server, "-a", "127.0.0.1", "-p", nats, "-js", "-sd", directory / "nats"),
             "tokenizer": start("tokenizer", sys.executable, "-m", "outrider.tokenizer", url),
-            "gateway": start("gateway", sys.executable, "-m", "outrider.gateway", url, f"--port={gateway}"),
         }
+        for number in range(gateways):
+            name = f"gateway-{number + 1}" if gateways > 1 else "gateway"
+            shared = (f"--port={gateway}", "--share-port=true", f"--instance={name}")
+            processes[name] = start(name, sys.executable, "-m", "outrider.gateway", url, *shared)
         start("echo", sys.executable, "-m", "outrider.loadtest.load.echo", url, f"--http-port={http}")
         bare = Target("engine", f"http://127.0.0.1:{http}", {})
         ours = Target("Outrider", f"http://127.0.0.1:{gateway}", processes)
@@ -211,11 +214,12 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--install-litellm", action="store_true", help="create the environment if it is missing")
     parser.add_argument("--connections", type=int, default=16, help="concurrent connections")
+    parser.add_argument("--gateways", type=int, default=1, help="gateways on one port")
     parser.add_argument("--seconds", type=float, default=5.0, help="seconds a load")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--out", type=Path, help="JSON file for the figures")
     options = parser.parse_args()
-    if min(options.connections, options.repeats) < 1 or options.seconds <= 0:
+    if min(options.connections, options.repeats, options.gateways) < 1 or options.seconds <= 0:
         parser.error("numbers must be above 0")
     if options.install_litellm and not options.litellm:
         parser.error("--install-litellm needs --litellm VENV, the directory to create")
@@ -225,7 +229,7 @@ def _options() -> argparse.Namespace:
 @contextlib.contextmanager
 def _targets(options: argparse.Namespace, directory: Path) -> Iterator[list[Target]]:
     with contextlib.ExitStack() as stack:
-        bare, ours = stack.enter_context(services(directory))
+        bare, ours = stack.enter_context(services(directory, options.gateways))
         targets = [bare, ours]
         if options.litellm:
             running = litellm_process.running(options.litellm, directory, _MODEL, bare.url, hold_port())
