@@ -174,6 +174,10 @@ async def _packets_lost(maker: FaultMaker) -> list[str]:
     return await maker.mesh.surroundings.lose_packets()
 
 
+async def _connections_broken(maker: FaultMaker) -> list[str]:
+    return await maker.mesh.surroundings.break_connections()
+
+
 async def _clock_ahead(maker: FaultMaker) -> list[str]:
     return await maker.mesh.surroundings.set_clock()
 
@@ -219,6 +223,7 @@ ROTATION = ("rotation",)
 FROZEN = ("the broker frozen", "verifiers and the broker frozen")
 SURROUNDINGS: dict[str, MakeFault] = {
     "packets lost": _packets_lost,
+    "connections broken": _connections_broken,
     "a gateway's clock": _clock_ahead,
     "the broker's disk": _disk_full,
 }

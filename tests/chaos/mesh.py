@@ -148,7 +148,7 @@ async def chaos_mesh(logs: Path, layout: Layout, *, secure: bool = False) -> Asy
     """
     surroundings = Surroundings(logs)
     plan, ports = _plan(logs, layout, secure)
-    surroundings.client_ports = ports
+    surroundings.client_ports, surroundings.broker_port = ports, int(plan.broker.url.rpartition(":")[2])
     first, *others = plan.services
     first = replace(first, environment={**first.environment, **surroundings.environment})
     with surroundings.disk():

@@ -12,6 +12,7 @@ from pathlib import Path
 from shutil import which
 
 _LOST_S, _AHEAD_S, _FULL_S = 5.0, 2.0, 5.0
+_BREAKS = 5
 _STORE_BYTES = 2 << 30
 _FAKETIME = "faketime/libfaketimeMT.so.1"
 
@@ -21,11 +22,13 @@ class Surroundings:
 
     Attributes:
         client_ports: TCP ports of gateways for clients, whose packets are never lost.
+        broker_port: TCP port of the broker.
         fallible: the names of the faults that can be made here.
     """
 
     def __init__(self, logs: Path) -> None:
         self.client_ports: Sequence[int] = ()
+        self.broker_port = 0
         self._store, self._offset = logs / "nats", logs / "clock"
         libraries = [path for path in Path("/usr/lib").glob(f"*/{_FAKETIME}") if which("faketime")]
         self._faketime = libraries[0] if libraries else None
@@ -34,6 +37,7 @@ class Surroundings:
             _run(["ip", "link", "set", "lo", "up"])
         made = {
             "packets lost": root and _is_own_namespace() and which("nft"),
+            "connections broken": root and _is_own_namespace() and which("ss"),
             "a gateway's clock": self._faketime,
             "the broker's disk": root and which("mount"),
         }
@@ -74,6 +78,16 @@ class Surroundings:
         finally:
             _run(["nft", "delete table ip chaos"])
         return [f"all packets for {_LOST_S:g} s"]
+
+    async def break_connections(self) -> list[str]:
+        """Breaks all connections but those of clients and the broker's, again and again for a second."""
+        spared = " and ".join(
+            f"dport != :{port} and sport != :{port}" for port in (*self.client_ports, self.broker_port)
+        )
+        for _ in range(_BREAKS):
+            await asyncio.to_thread(_run, ["ss", "-K", "-t", "state", "established", f"( {spared} )"])
+            await asyncio.sleep(1 / _BREAKS)
+        return [f"the connections between services, {_BREAKS} times in a second"]
 
     async def set_clock(self) -> list[str]:
         """Sets the clock of the first gateway a day ahead for some seconds."""

@@ -3,7 +3,8 @@
 `make chaos` runs for CHAOS_MINUTES (2), with the seed CHAOS_SEED (a new one, printed) and faults of
 CHAOS_FAULTS: `single` kills one process at a time, `double` makes two faults at once, `rotation` makes all certificates
 and all seeds of the broker's users anew, `frozen` freezes the broker, or it and all verifiers, `surroundings` loses
-packets, sets a gateway's clock and fills the broker's disk where that can be done, `all` (the default) does all of it.
+packets, breaks connections, sets a gateway's clock and fills the broker's disk where that can be done, `all` (the
+default) does all of it.
 Several of these, and names of single faults, are joined by commas.
 CHAOS_LAYOUTS (`3x2`) has the numbers of gateways and verifiers of one mesh after another, which share the minutes.
 CHAOS_SECURE=1 disturbs the mesh of `outrider up --secure`.
