@@ -26,6 +26,7 @@ from outrider.mesh.rpc import Server, call, close_channels, stub
 from outrider.v1 import tokenizer_pb2 as pb
 from outrider.v1 import tokenizer_pb2_grpc as rpc
 
+from tests.relay import Relay
 from tests.waiting import eventually
 
 Context = grpc.aio.ServicerContext
@@ -196,6 +197,39 @@ async def test_a_service_that_is_not_there_is_unavailable_and_may_come_later(sha
             assert await decode(later) == "x"
     await close_channels()
     await later.stop(0)
+
+
+async def test_a_connection_that_breaks_while_calls_are_sent_is_no_failure_of_the_service(shared: bool) -> None:
+    server, relay, port = Asked(shared), Relay(0, 0.0), hold_port()
+    rpc.add_TokenizerServicer_to_server(Scripted(), server)
+    await server.start()
+    await server.set_serving(True)
+    relay.target = server.port
+    await relay.start(port)
+    decoding = stub(rpc.TokenizerStub, f"127.0.0.1:{port}", shared=shared).Decode
+    failures: list[OutriderError] = []
+    breaking = True
+
+    async def ask() -> None:
+        while breaking:
+            try:
+                await call(decoding, pb.DecodeRequest(ids=[b"x" * 4096]), 20.0)
+            except OutriderError as error:
+                failures.append(error)
+                await asyncio.sleep(0.01)
+
+    asking = [asyncio.create_task(ask()) for _ in range(16)]
+    for _ in range(60):
+        await asyncio.sleep(0.03)
+        for transport in list(relay.open):
+            transport.abort()
+    breaking = False
+    await asyncio.gather(*asking)
+    assert len(failures) > 16
+    assert {type(error) for error in failures} <= {Unavailable, Unreachable}
+    await close_channels()
+    await relay.stop()
+    await server.stop(0)
 
 
 async def test_a_server_that_stops_answers_what_it_was_asked_and_takes_no_more(

@@ -212,6 +212,8 @@ _NEVER_REACHED = "failed to connect"
 """The beginning of gRPC's message where there was no connection."""
 _SILENT = ("ping timeout", "keepalive")
 """Parts of gRPC's message where the connection stood and nothing came: the process or the network is frozen."""
+_WRITE_FAILED = "Internal error from Core"
+"""What grpc.aio says of a stream whose connection broke while it wrote."""
 _TOO_LONG = "message larger than max"
 """A part of gRPC's message for one over its limit; the status is RESOURCE_EXHAUSTED, as that of a full queue."""
 
@@ -252,7 +254,7 @@ def from_status(code: grpc.StatusCode, details: str, metadata: Mapping[str, str]
 
 def _made_by_grpc(kind: type[OutriderError], message: str) -> OutriderError | None:
     """The error for a status that gRPC itself made; None where it is ``kind``."""
-    if kind is Unavailable:
+    if kind is Unavailable or (kind is Internal and _WRITE_FAILED in message):
         if any(part in message for part in _SILENT):
             return Unavailable("the service gives no sign of life")
         unreachable = Unreachable(_UNREACHABLE)
