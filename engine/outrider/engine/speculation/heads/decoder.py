@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 import torch
 from outrider.engine.models.rotary import frequencies
 from outrider.engine.speculation.heads.shape import HeadShape
+from outrider.kernels.linear import Linear, pack
 from torch import Tensor
 from torch.nn import functional
 
@@ -16,6 +17,7 @@ Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 keys, and the values [..., rows, kv_heads, head_dim]; returns [..., rows, heads, head_dim]. It decides what rows see."""
 Rows = Callable[[Tensor], Tensor]
 ShapeT = TypeVar("ShapeT", bound=HeadShape)
+_TABLES = ("embed_tokens.weight", "markov_head.markov_w1.weight")
 
 
 class Head(Generic[ShapeT]):
@@ -44,6 +46,7 @@ class Head(Generic[ShapeT]):
     ) -> None:
         self.shape, self.tensors, self.targets = shape, dict(tensors), targets
         self._embed, self._output = embed, output
+        self._packed: dict[str, Linear] = {}
         self._frequencies = frequencies(shape.rope, shape.head_dim).to(self.tensors["norm.weight"].device)
 
     def embed(self, ids: Tensor) -> Tensor:
@@ -60,8 +63,19 @@ class Head(Generic[ShapeT]):
         assert self._output is not None
         return self._output(rows)
 
+    def pack(self) -> None:
+        """Keeps the weights of matmuls in the form that is quickest for few rows, and no longer in `tensors`.
+
+        The head then serves; it can neither be trained nor written.
+        """
+        for name in [name for name, tensor in self.tensors.items() if tensor.ndim == 2 and name not in _TABLES]:
+            own = name.removesuffix(".weight")
+            self._packed[own] = pack(self.tensors.pop(name), self.tensors.pop(f"{own}.bias", None), few_rows=True)
+
     def linear(self, name: str, rows: Tensor) -> Tensor:
         """Float32 product of rows and the weight of ``name``, with its bias if there is one."""
+        if (packed := self._packed.get(name)) is not None:
+            return packed(rows.flatten(0, -2).to(packed.dtype)).float().view(*rows.shape[:-1], -1)
         weight = self.tensors[f"{name}.weight"]
         return functional.linear(rows.to(weight.dtype), weight, self.tensors.get(f"{name}.bias")).float()
 

@@ -51,7 +51,7 @@ class HeadDrafter(Drafter):
     """
 
     name = "head"
-    traits = Traits(travels=True, slow=True, rests=True)
+    traits = Traits(travels=True, slow=True, rests=True, auto=True, named=True)
 
     def __init__(self, context: DrafterContext) -> None:
         options = dict(context.options)
@@ -76,6 +76,7 @@ class HeadDrafter(Drafter):
             )
         except ModelError as error:
             raise DrafterError(str(error)) from None
+        head.pack()
         if not (head.shape.own_embedding and head.shape.own_output):
             context.needed_target(f"{layout.kind} {self.name}")
         self.head, self.context_length = head, context.context_length
