@@ -6,6 +6,7 @@ Names of tensors and fields follow the repositories that `outrider.engine.specul
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -220,8 +221,8 @@ def dspark_of_speculators(seed: int = 8) -> Published:
     return Published(config, tensors, (1, 2), {"block": 5, "markov": "gated", "confidence": "markov"})
 
 
-EAGLES = {"eagle3": eagle3, "eagle31": eagle31, "eagle3_of_speculators": eagle3_of_speculators}
-BLOCKS = {
+EAGLES: dict[str, Callable[[], Published]] = {"eagle3": eagle3, "eagle31": eagle31, "eagle3_of_speculators": eagle3_of_speculators}
+BLOCKS: dict[str, Callable[[], Published]] = {
     "dflash": dflash,
     "dspark": dspark,
     "dspark_gated": lambda: dspark("gated", 15),

@@ -119,14 +119,14 @@ def test_guesses_are_those_of_the_equations_after_chunks_and_commits(
     sequences = [Said(made, 3, 9, [4, 4, 1]), Said(made, 8, 5, [5]), Said(made, 9, 8, [2, 3], skipped=3)]
     for _ in range(3):
         trees = dict(made.draft())
-        assert trees.keys() == {3, 8, 9}
+        assert set(trees) == {3, 8, 9}
         for sequence in sequences:
             tree = trees[sequence.number]
             assert tree.length == len(sequence.tokens)
             assert tree.tokens == sequence.chain(published, toy, 3)
             assert tree.parents == [-1, 0, 1][: len(tree.tokens)]
         assert made.draft() == []
-        sequences[0].decide([*trees[3].tokens[:2], *sequences[0].random(1)])  # two guesses were right
+        sequences[0].decide([*list(trees[3].tokens)[:2], *sequences[0].random(1)])  # two guesses were right
         sequences[1].decide(sequences[1].random(1))
         sequences[2].decide([*trees[9].tokens, *sequences[2].random(1)])
 
