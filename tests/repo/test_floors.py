@@ -56,6 +56,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "text",
         "speculation.trees",
         "speculation.acceptance",
+        "speculation.heads",
         "speculation.drafters",
         "speculation",
         "requests.parameters",

@@ -57,6 +57,11 @@ class Checkpoint:
         self._places = self._sharded() if (directory / _INDEX).is_file() else self._single()
         self._taken: set[str] = set()
 
+    @property
+    def names(self) -> Collection[str]:
+        """Names of all tensors."""
+        return self._places.keys()
+
     def has(self, name: str) -> bool:
         """Whether there is a tensor of that name."""
         return name in self._places

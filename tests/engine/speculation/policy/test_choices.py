@@ -97,6 +97,7 @@ def test_the_race_is_the_rule_unless_another_is_asked_for() -> None:
         (["auto"], {"device": "cuda"}, ["ngram", "suffix"]),
         (["auto"], {"device": "cuda:1", "options": {"model": {"model": "pocket"}}}, ["ngram", "suffix"]),
         (["auto"], {"model": "/toy", "options": {"model": {"model": "pocket"}}}, ["model", "ngram", "suffix"]),
+        (["auto"], {"device": "cuda", "options": {"head": {"model": "/head"}}}, ["head", "ngram", "suffix"]),
     ],
 )
 def test_auto_means_the_drafters_that_say_so(drafters: list[str], more: dict[str, Any], names: list[str]) -> None:

@@ -53,6 +53,7 @@ class Traits:
         rests: whether the drafter leaves out sequences that `Drafter.rest` names.
         auto: whether ``auto`` in an operator's list of drafters includes the drafter; one with a ``shipped`` model only
             on a CPU, beside the shipped target or with an option ``model``.
+        named: whether ``auto`` includes the drafter only where the operator's options name it.
         shipped: kind of the shipped model that the drafter has beside the shipped target.
     """
 
@@ -63,6 +64,7 @@ class Traits:
     slow: bool = False
     rests: bool = False
     auto: bool = False
+    named: bool = False
     shipped: Shipped | None = None
 
     def token_bytes(self, hidden_size: int) -> int:

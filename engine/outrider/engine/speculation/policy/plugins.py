@@ -52,7 +52,8 @@ def _auto(settings: EngineSettings) -> list[str]:
     for name, plugin in installed().items():
         traits = traits_of(plugin)
         has_model = settings.device == "cpu" and (settings.model == store.POCKET or name in settings.options)
-        if traits.auto and (traits.shipped is None or has_model):
+        wanted = not traits.named or name in settings.options
+        if traits.auto and wanted and (traits.shipped is None or has_model):
             chosen.append(name)
     return chosen
 
