@@ -1,0 +1,207 @@
+"""The drafter of heads that were trained for the target: EAGLE-3, DFlash, DSpark.
+
+It reads whatever of these its directory holds (`outrider.engine.speculation.heads.layout`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from outrider.engine.errors import ModelError
+from outrider.engine.logs import get_logger
+from outrider.engine.sampling import Dice
+from outrider.engine.speculation.drafters.drafter import (
+    Drafter,
+    DrafterContext,
+    DrafterError,
+    Opening,
+    Target,
+    Traits,
+)
+from outrider.engine.speculation.drafters.trained.alarm import Alarm
+from outrider.engine.speculation.drafters.trained.block_trees import BlockTrees
+from outrider.engine.speculation.drafters.trained.eagle_trees import EagleTrees
+from outrider.engine.speculation.drafters.trained.head_trees import Growth, HeadTrees
+from outrider.engine.speculation.drafters.trained.key_cache import KeyCache
+from outrider.engine.speculation.drafters.trained.session import Session
+from outrider.engine.speculation.heads.decoder import Rows
+from outrider.engine.speculation.heads.eagle import EagleHead
+from outrider.engine.speculation.heads.files import load_head
+from outrider.engine.speculation.trees.tree import DraftTree
+from torch import Tensor
+
+_OPTIONS = ("model", "layers", "whole", *Growth.__dataclass_fields__)
+_READ_ROWS = 256
+"""States of prompts that one call of `draft` reads."""
+
+_log = get_logger("speculation")
+
+
+class HeadDrafter(Drafter):
+    """Makes a tree for each sequence and step.
+
+    Options: ``model``; ``layers``, the target's states in place of those of config.json; ``whole``, see `Traits`; and
+    the fields of `Growth`.
+
+    Attributes:
+        alarm: counts how often first guesses are right.
+    """
+
+    name = "head"
+    traits = Traits(travels=True, slow=True, rests=True)
+
+    def __init__(self, context: DrafterContext) -> None:
+        options = dict(context.options)
+        layers, whole = options.pop("layers", None), options.pop("whole", True)
+        if not isinstance(whole, bool) or not (layers is None or _are_layers(layers)):
+            raise DrafterError(
+                "the head drafter's option whole must be true or false, and layers a list of whole numbers"
+            )
+        growth = _growth(options)
+        if context.model is None or context.config is None:
+            raise DrafterError("the head drafter needs a head: give its directory as the option model")
+        target, dtype = context.target, torch.float32 if context.device == "cpu" else torch.bfloat16
+        try:
+            head, layout = load_head(
+                context.model,
+                context.config,
+                embed=None if target is None else _embedding(target),
+                output=None if target is None else target.logits,
+                layers=None if layers is None else tuple(layers),
+                dtype=dtype,
+                device=context.device,
+            )
+        except ModelError as error:
+            raise DrafterError(str(error)) from None
+        if not (head.shape.own_embedding and head.shape.own_output):
+            context.needed_target(f"{layout.kind} {self.name}")
+        self.head, self.context_length = head, context.context_length
+        self.traits = replace(self.traits, layers=head.shape.target_layers, whole=whole)
+        self._trees: HeadTrees
+        if isinstance(head, EagleHead):
+            self._trees = EagleTrees(head, growth, context.context_length)
+        else:
+            self._trees = BlockTrees(head, growth, context.context_length)
+        self._growth, self._vocabulary = growth, context.vocabulary_size
+        self._sessions: dict[int, Session] = {}
+        named = f"{layout.kind}, as {'speculators lays it out' if layout.speculators else 'its authors lay it out'}"
+        self.alarm = Alarm(f"{context.model} ({named})")
+        _log.info(
+            "head loaded",
+            head=named,
+            model=str(context.model),
+            layers=list(head.shape.target_layers),
+            ids=head.shape.draft_vocabulary,
+            own_embedding=head.shape.own_embedding,
+            own_output=head.shape.own_output,
+        )
+
+    def open(self, session: int, opening: Opening) -> None:
+        """Starts guessing for a sequence; the first tree follows the states of its prompt."""
+        self.close(session)
+        sampling = opening.sampling
+        if opening.proposes and not sampling.greedy:
+            return  # its guesses are not drawn
+        norm = self.head.tensors["norm.weight"]
+        dice = None if sampling.greedy else Dice(sampling.seed, self._vocabulary, norm.device)
+        cache = KeyCache(self.head.shape, norm.dtype, norm.device)
+        self._sessions[session] = Session(session, list(opening.tokens), sampling, dice, opening.max_nodes, cache)
+
+    def commit(self, session: int, length: int, tokens: Sequence[int]) -> None:
+        """Appends decided tokens."""
+        state = self._sessions.get(session)
+        if state is None or not tokens:
+            return
+        if length != len(state.tokens):
+            self.close(session)
+            return
+        if state.top is not None:
+            self.alarm.count(state.top == tokens[0])
+        state.commit(tokens)
+
+    @torch.inference_mode()
+    def see(self, session: int, start: int, states: Tensor) -> None:
+        """Keeps the states for the next `draft`."""
+        state = self._sessions.get(session)
+        if state is not None and not state.see(
+            start, states.to(self.head.tensors["norm.weight"].device), self._project
+        ):
+            self.close(session)
+
+    def _project(self, states: Tensor) -> Tensor:
+        return self._trees.project(states.float())
+
+    def rest(self, session: int) -> None:
+        """Pauses drafting for a sequence until tokens are decided again."""
+        if (state := self._sessions.get(session)) is not None:
+            state.resting = True
+
+    def close(self, session: int) -> None:
+        """Forgets the sequence."""
+        self._sessions.pop(session, None)
+
+    def forget(self, tenant: str) -> None:
+        """Nothing is kept of sessions that have ended."""
+
+    @property
+    def reading(self) -> bool:
+        """Whether states of prompts are not read."""
+        return any(session.unread for session in self._due())
+
+    def _due(self) -> list[Session]:
+        return [s for s in self._sessions.values() if s.is_due and len(s.tokens) < self.context_length]
+
+    @torch.inference_mode()
+    def draft(self) -> list[tuple[int, DraftTree]]:
+        """Reads the states that came, and makes a tree for each sequence that has them all."""
+        due = self._due()
+        if unprojected := [session for session in due if session.states]:
+            self._project_all(unprojected)
+        left = max(_READ_ROWS, len(due))
+        parts = []
+        for session in sorted(due, key=lambda session: session.unread):
+            if rows := min(session.unread, left):
+                parts.append((session, session.take(rows)))
+                left -= rows
+        if parts:
+            self._trees.read(parts)
+        ready = [session for session in due if not session.unread]
+        if ready:
+            self._trees.grow(ready)
+        return [(session.number, tree) for session in ready if (tree := self._best(session)).tokens]
+
+    def _project_all(self, sessions: Sequence[Session]) -> None:
+        """Projects the states of several sessions in one matmul."""
+        rows = [torch.cat(session.states) for session in sessions]
+        projected = torch.split(self._project(torch.cat(rows)), [len(own) for own in rows])
+        for session, features in zip(sessions, projected, strict=True):
+            session.features.append(features)
+            session.states.clear()
+
+    def _best(self, session: Session) -> DraftTree:
+        session.drafted, nodes = True, min(session.max_nodes, self._growth.nodes)
+        session.top = session.tree.nodes[0].token if session.tree.nodes else None
+        return session.tree.best(nodes, self._growth.least_value, len(session.tokens), self.name)
+
+
+def _embedding(target: Target) -> Rows:
+    return lambda ids: target.embed(ids.flatten()).view(*ids.shape, -1)
+
+
+def _are_layers(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(type(layer) is int for layer in value)
+
+
+def _growth(options: Mapping[str, Any]) -> Growth:
+    defaults = Growth()
+    for name, value in options.items():
+        default = getattr(defaults, name, None)
+        if default is None:
+            raise DrafterError(f"the head drafter's options are {', '.join(_OPTIONS)}; not {name}")
+        whole = isinstance(default, int)
+        if type(value) not in ((int,) if whole else (int, float)) or value < whole:
+            raise DrafterError(f"the head drafter's {name} is {value!r}; it must be a number of at least {int(whole)}")
+    return Growth(**options)
