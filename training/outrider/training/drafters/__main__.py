@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -35,7 +36,10 @@ def parser() -> argparse.ArgumentParser:
             "--measured", type=int, default=6, help="held-out prompts of each kind to answer at the end"
         )
         command.add_argument("--measured-tokens", type=int, default=96, help="most tokens of such an answer")
-    evaluate.add_argument("--drafter", required=True, help="a directory of a head, a drafter's name, or NAME=MODEL")
+    evaluate.add_argument("--drafter", required=True, help="a directory of a head, or a drafter's name")
+    evaluate.add_argument(
+        "--option", action="append", default=[], metavar="NAME=VALUE", help="an option of the drafter; may be repeated"
+    )
     train.add_argument("--out", type=Path, required=True, help="directory of the head")
     train.add_argument("--kind", default="dspark", help="dspark, eagle3 or medusa")
     train.add_argument("--data", type=Path, help="directory of the target's answers [OUT/training/answers]")
@@ -138,7 +142,7 @@ def _evaluate(given: argparse.Namespace) -> str:
     from outrider.engine.target import Target
     from outrider.training.drafters import measure, prompts
 
-    settings = measure.alone(_settings(given), given.drafter)
+    settings = measure.alone(_settings(given), given.drafter, dict(map(_option, given.option)))
     end = time.monotonic() + 60 * given.minutes if given.minutes else float("inf")
     wanted = measure.held_out(prompts.load(given.prompts, given.seed, sys.maxsize), given.measured)
     with Bars() as bars:
@@ -147,6 +151,15 @@ def _evaluate(given: argparse.Namespace) -> str:
             target, settings, wanted, given.measured_tokens, lambda n, whole: bars.show("figures", n, whole), end
         )
     return measure.table(figures, target.cost)
+
+
+def _option(text: str) -> tuple[str, object]:
+    """A name and its value, which is JSON or text."""
+    name, _, value = text.partition("=")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
 
 
 def _settings(given: argparse.Namespace) -> EngineSettings:

@@ -52,13 +52,12 @@ class BlockLearner(Learner):
         context = head.context(sequence.states)
         keys = head.context_keys(context, torch.arange(len(context), device=anchors.device))
         attend = partial(_attend, keys, _mask(anchors, len(context), self.guesses))
-        rows = head.run(head.block(anchors).flatten(), (anchors[:, None] + ahead).flatten(), attend)
+        rows = head.run(head.block(sequence.ids[anchors]).flatten(), (anchors[:, None] + ahead).flatten(), attend)
         states = head.guessing(rows.view(len(anchors), self.guesses, -1))
         before = self._rows(sequence.ids[at])
         scores = head.output(states) + head.correct_block(before, states)
-        with torch.no_grad():
-            teacher = self._teacher.score(sequence.last[at])
-        return distance(scores, teacher, valid, weights, head.confidence(before, states))
+        truth, known = self._teacher.truth(sequence.last, at), self._teacher.knows(sequence.ids, at)
+        return distance(scores, truth, valid, known, weights, head.confidence(before, states))
 
     def write(self, directory: Path) -> None:
         """See `Learner`."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from outrider.training.drafters.fit import Quality
 
@@ -44,42 +43,17 @@ the costs of steps that were measured on this machine.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """What a card says of a run; ``table`` is of the figures in the engine, empty without them."""
-
-    kind: str
-    target: str
-    tokens: int
-    answers: int
-    steps: int
-    parameters: int
-    vocabulary: int
-    seed: int
-    machine: str
-    device: str
-    qualities: Mapping[str, Quality]
-    table: str
-
-
-def card(run: Run) -> str:
-    """The card as Markdown."""
+def card(kind: str, target: str, facts: Mapping[str, object], qualities: Mapping[str, Quality], table: str) -> str:
+    """The card as Markdown; ``facts`` are the numbers of the run, ``table`` the figures in the engine, maybe empty."""
     rows = [
-        f"| {kind} | {each.length:.2f} | {', '.join(f'{share:.2f}' for share in each.shared)} |"
-        for kind, each in run.qualities.items()
+        f"| {name} | {each.length:.2f} | {', '.join(f'{share:.2f}' for share in each.shared)} |"
+        for name, each in qualities.items()
     ]
     return _TEXT.format(
-        kind=run.kind,
-        name=_NAMES[run.kind],
-        target=run.target,
-        tokens=run.tokens,
-        answers=run.answers,
-        steps=run.steps,
-        parameters=run.parameters / 1e6,
-        seed=run.seed,
-        device=run.device,
-        machine=run.machine,
-        vocabulary=run.vocabulary,
+        kind=kind,
+        name=_NAMES[kind],
+        target=target,
         qualities="\n".join(rows),
-        figures=_FIGURES.format(table=run.table) if run.table else "",
+        figures=_FIGURES.format(table=table) if table else "",
+        **facts,
     )

@@ -40,9 +40,8 @@ class EagleLearner(Learner):
             kept.append(states[chosen - 1])
         scores = head.scores(torch.stack(kept, dim=1))
         at = chosen[:, None] + torch.arange(self.guesses, device=chosen.device)
-        with torch.no_grad():
-            teacher = self._teacher.score(sequence.last[at.clamp(max=len(sequence.last) - 1)])
-        return distance(scores, teacher, valid, weights)
+        truth, known = self._teacher.truth(sequence.last, at), self._teacher.knows(sequence.ids, at)
+        return distance(scores, truth, valid, known, weights)
 
     def write(self, directory: Path) -> None:
         """See `Learner`."""

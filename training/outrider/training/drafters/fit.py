@@ -54,18 +54,13 @@ class Quality:
 
     Attributes:
         loss: mean of the loss.
-        right: by place, the share of guesses that are right like all before them: greedy acceptance.
+        length: tokens a step of an answer whose every guess is verified: it goes on behind the tokens that were right.
         shared: by place, the probability that head and target have in common: acceptance at temperature 1.
     """
 
     loss: float
-    right: list[float]
+    length: float
     shared: list[float]
-
-    @property
-    def length(self) -> float:
-        """Tokens a step of greedy answers, if every guess is verified."""
-        return 1.0 + sum(self.right)
 
 
 class Trainer:
@@ -150,16 +145,18 @@ class Trainer:
     @torch.no_grad()
     def quality(self, entries: Sequence[Entry]) -> Quality:
         """How well the head guesses in answers of the shelf."""
-        right, shared, count = (torch.zeros(self._learner.guesses) for _ in range(3))
-        losses = []
+        losses, tokens, steps = list[float](), 0, 0
+        shared, count = torch.zeros(self._learner.guesses), torch.zeros(self._learner.guesses)
         for entry in entries:
-            dice = torch.Generator().manual_seed(entry.number)
-            found = self._learner.loss(self._read(entry), self._plan.weights, dice, self._plan.most)
+            found = self._learner.loss(self._read(entry), self._plan.weights, torch.Generator(), entry.length)
             losses.append(float(found.loss))
-            for total, part in ((right, found.right), (shared, found.shared), (count, found.count)):
-                total += part.cpu()
-        count.clamp_(min=1)
-        return Quality(sum(losses) / max(len(losses), 1), (right / count).tolist(), (shared / count).tolist())
+            shared += found.shared.cpu()
+            count += found.count.cpu()
+            tokens += len(found.runs)
+            steps += _steps(found.runs.tolist())
+        return Quality(
+            sum(losses) / max(len(losses), 1), tokens / max(steps, 1), (shared / count.clamp(min=1)).tolist()
+        )
 
     def note(self, **values: object) -> None:
         """Adds a line to the log."""
@@ -203,3 +200,11 @@ class Trainer:
         left = self._plan.deadline - time.monotonic()
         if left < float("inf"):
             self.steps = min(self.steps, max(self.step + int(left / step_s), self.step + 1))
+
+
+def _steps(runs: Sequence[int]) -> int:
+    """Steps of an answer, by the guesses that are right behind each of its tokens."""
+    place = steps = 0
+    while place < len(runs):
+        place, steps = place + 1 + runs[place], steps + 1
+    return steps

@@ -38,13 +38,18 @@ class Result:
     """
 
     loss: Tensor
-    right: Tensor
+    runs: Tensor
     shared: Tensor
     count: Tensor
 
 
 def distance(
-    scores: Tensor, teacher: Tensor, valid: Tensor, weights: Weights, confidence: Tensor | None = None
+    scores: Tensor,
+    teacher: Tensor,
+    valid: Tensor,
+    known: Tensor,
+    weights: Weights,
+    confidence: Tensor | None = None,
 ) -> Result:
     """The loss of guesses [n, places]: DSpark's (arXiv 2607.05147, deepseek-ai/DeepSpec, modeling/dspark/loss.py).
 
@@ -52,6 +57,7 @@ def distance(
         scores: float32 [n, places, draft_vocabulary] of the head.
         teacher: float32, the same of the target.
         valid: bool [n, places], guesses that count.
+        known: bool [n, places], whether the draft vocabulary has what the target said; else no guess is right.
         weights: of the parts.
         confidence: float32 [n, places], log-odds that a guess is accepted.
     """
@@ -59,17 +65,17 @@ def distance(
     guess, truth = log_guess.exp(), log_truth.exp()
     entropy = -(truth * log_guess).sum(-1)
     variation = 0.5 * (guess - truth).abs().sum(-1)
-    shared = (1.0 - variation).detach()
+    shared = ((1.0 - variation) * known).detach()
     places = torch.arange(valid.shape[-1], device=valid.device)
     decay = torch.exp(-places / weights.reach) * valid
     each = weights.cross_entropy * entropy + weights.variation * variation
     if confidence is not None:
         wrong = functional.binary_cross_entropy_with_logits(confidence, shared, reduction="none")
         each = each + weights.confidence * wrong
-    right = ((scores.argmax(-1) == teacher.argmax(-1)) & valid).cumprod(-1)
+    right = ((scores.argmax(-1) == teacher.argmax(-1)) & valid & known).cumprod(-1)
     return Result(
         (each * decay).sum() / decay.sum().clamp(min=1e-6),
-        right.sum(0).detach(),
+        right.sum(-1),
         (shared * valid).sum(0),
         valid.sum(0),
     )

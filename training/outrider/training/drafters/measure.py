@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from outrider.engine import LLM, SamplingParams
 from outrider.engine.library.results import Result
@@ -15,7 +16,6 @@ from outrider.engine.scheduling.cost_curve import CostCurve
 from outrider.engine.settings import EngineSettings
 from outrider.engine.speculation import Drafter, DraftTree
 from outrider.engine.speculation.policy.plugins import make_drafters
-from outrider.engine.store import is_path
 from outrider.engine.target import Target
 from outrider.training.drafters.answers import ask, with_drafter
 from outrider.training.drafters.errors import TrainingError
@@ -175,12 +175,16 @@ def held_out(prompts: Iterable[Prompt], each: int) -> list[Prompt]:
     return chosen
 
 
-def alone(settings: EngineSettings, drafter: str) -> EngineSettings:
-    """The settings with one drafter: a name of an installed one, ``NAME=MODEL``, or a directory with heads."""
-    name, _, model = drafter.partition("=")
-    if not model and (is_path(name) or Path(name).is_dir()):
-        name, model = _reader(Path(name)), name
-    return replace(settings, drafters=(name,), options={name: {"model": model}} if model else {})
+def alone(settings: EngineSettings, drafter: str, options: Mapping[str, Any] | None = None) -> EngineSettings:
+    """The settings with one drafter: the name of an installed one, or a directory with heads, which guess chains.
+
+    ``options`` are those of the drafter; ``children`` of heads is 1 without them.
+    """
+    if "/" in drafter or Path(drafter).is_dir():
+        name, more = _reader(Path(drafter)), {"model": drafter, "children": 1}
+    else:
+        name, more = drafter, {}
+    return replace(settings, drafters=(name,), options={name: more | dict(options or {})})
 
 
 def _reader(directory: Path) -> str:

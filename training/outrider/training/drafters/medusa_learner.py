@@ -57,9 +57,8 @@ class MedusaLearner(Learner):
         chosen, valid = places(sequence, self.guesses, dice, most)
         states = functional_call(self._heads, self.tensors, sequence.last[chosen - 1])
         at = chosen[:, None] + torch.arange(self.guesses, device=chosen.device)
-        with torch.no_grad():
-            teacher = self._teacher.score(sequence.last[at.clamp(max=len(sequence.last) - 1)])
-        return distance(self._teacher.score(states), teacher, valid, weights)
+        truth, known = self._teacher.truth(sequence.last, at), self._teacher.knows(sequence.ids, at)
+        return distance(self._teacher.score(states), truth, valid, known, weights)
 
     def write(self, directory: Path) -> None:
         """See `Learner`."""

@@ -17,7 +17,7 @@ def frequent(counts: Tensor, most: int) -> Tensor:
 
 
 class Teacher:
-    """Scores and embeds for heads; nothing here is trained.
+    """Scores and embeds for heads, on the target's device; nothing here is trained.
 
     Attributes:
         targets: int64 [draft_vocabulary], the target's ids that heads guess, ascending.
@@ -26,29 +26,33 @@ class Teacher:
     """
 
     def __init__(self, model: LlamaModel, targets: Tensor, mask_token: int) -> None:
-        self._model, self.targets, self.mask_token = model, targets, mask_token
-        self.output = output_rows(model, targets)
-        self._place = torch.full((model.config.vocab_size,), -1, dtype=torch.long)
-        self._place[targets] = torch.arange(len(targets))
+        self._model, self.targets, self.mask_token = model, targets.to(model.device), mask_token
+        self.output = output_rows(model, targets).to(model.device)
+        self._place = torch.full((model.config.vocab_size,), -1, device=model.device)
+        self._place[self.targets] = torch.arange(len(targets), device=model.device)
 
     @torch.no_grad()
     def embed(self, ids: Tensor) -> Tensor:
         """Float32 [..., hidden_size] that enters the target's first layer for ids [...]."""
-        rows = self._model.embed(ids.flatten().to(self._model.device))
-        return rows.clone().float().to(ids.device).view(*ids.shape, -1)
+        return self._model.embed(ids.flatten()).clone().view(*ids.shape, -1)  # a clone may be part of a graph
 
     def score(self, rows: Tensor) -> Tensor:
         """Float32 scores [..., draft_vocabulary] of rows [..., hidden_size] after a last norm."""
         return functional.linear(rows, self.output)
 
+    @torch.no_grad()
+    def truth(self, last: Tensor, at: Tensor) -> Tensor:
+        """The target's own scores [..., draft_vocabulary] at places ``at`` [...] of ``last`` [length, hidden_size]."""
+        rows, inverse = at.clamp(max=len(last) - 1).unique(return_inverse=True)
+        return self.score(last[rows])[inverse]
+
+    def knows(self, ids: Tensor, at: Tensor) -> Tensor:
+        """Bool [...]: whether the draft vocabulary has the tokens behind places ``at`` [...] of ``ids`` [length]."""
+        return self.places(ids[(at + 1).clamp(max=len(ids) - 1)]) >= 0
+
     def places(self, ids: Tensor) -> Tensor:
         """Places of the target's ids in the draft vocabulary; -1 for ids that it lacks."""
         return self._place[ids]
-
-    def to(self, device: torch.device) -> Teacher:
-        """The teacher with its tensors on ``device``."""
-        self.output, self._place, self.targets = (part.to(device) for part in (self.output, self._place, self.targets))
-        return self
 
 
 @torch.no_grad()

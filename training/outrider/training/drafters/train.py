@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from outrider.engine.text import Tokenizer
 from outrider.training.drafters import measure, prompts
 from outrider.training.drafters.answers import Asking, record, recorded_layers
 from outrider.training.drafters.block_learner import BlockLearner
-from outrider.training.drafters.card import Run, card
+from outrider.training.drafters.card import card
 from outrider.training.drafters.eagle_learner import EagleLearner
 from outrider.training.drafters.errors import TrainingError
 from outrider.training.drafters.fit import Plan, Trainer
@@ -80,66 +80,91 @@ def run(recipe: Recipe, watch: Watch) -> str:
     """
     if recipe.kind not in KINDS:
         raise TrainingError(f"there is no kind {recipe.kind}; heads are of kind {', '.join(KINDS)}")
-    begun = time.monotonic()
-    ends = [
-        begun + 60 * recipe.minutes * share if recipe.minutes else float("inf") for share in (_ASKING, _TRAINING, 1)
-    ]
     if not recipe.resume and (recipe.out / "training" / "checkpoint.pt").exists():
         raise TrainingError(f"{recipe.out} holds a run: --resume goes on with it; else name another folder")
     asked = prompts.load(recipe.prompts, recipe.plan.seed, max(recipe.tokens // _PROMPT_OF, 256))
-    target = Target.load(replace(recipe.settings, drafters=()))
-    model, tokenizer = target.runner.model, target.tokenizer
-    shelf = _shelf(recipe, target, asked)
-    short = recipe.tokens - shelf.answered
-    if short > 0:
-        asking = Asking(recipe.tokens, recipe.answer, deadline=ends[0])
-        record(target, asked, shelf, asking, lambda done: watch("answers", done, recipe.tokens, ""))
-    shelf.sort()
-    learnt, held = _chosen(shelf, recipe.tokens)
-    teacher = Teacher(model, _vocabulary(shelf, learnt, recipe.vocabulary, model), _mask_token(tokenizer, model))
-    learner = KINDS[recipe.kind](
-        model.config, teacher, recorded_layers(model.config.layers)[:-1], recipe.size, recipe.plan.seed
-    )
-    trainer = Trainer(
-        learner, shelf, learnt, replace(recipe.plan, deadline=ends[1]), recipe.out / "training", model.device
-    )
-    if recipe.resume and trainer.has_checkpoint:
-        trainer.resume()
-    trainer.run(lambda done, steps, loss: watch("training", done, steps, f"loss {loss:.3f}"))
-    by_kind = {
-        kind: trainer.quality([entry for entry in held if entry.kind == kind])
-        for kind in sorted({entry.kind for entry in held})
-    }
-    trainer.note(**{kind: {"length": each.length, "loss": each.loss} for kind, each in by_kind.items()})
-    learner.write(recipe.out)
-    figures, cost = [], target.cost
-    if recipe.measured:
+    return _Run(recipe, asked, watch).whole()
+
+
+class _Run:
+    """The stages of a run, and what they share."""
+
+    def __init__(self, recipe: Recipe, asked: list[Prompt], watch: Watch) -> None:
+        begun, minutes = time.monotonic(), recipe.minutes or float("inf")
+        self._ends = [begun + 60 * minutes * share for share in (_ASKING, _TRAINING, 1.0)]
+        self._recipe, self._asked, self._watch = recipe, asked, watch
+        self._target = Target.load(replace(recipe.settings, drafters=()))
+        self._model, self._tokenizer = self._target.runner.model, self._target.tokenizer
+
+    def whole(self) -> str:
+        """All stages; returns the card."""
+        recipe, out = self._recipe, self._recipe.out
+        shelf = self._answers()
+        learnt, held = _chosen(shelf, recipe.tokens)
+        learner = self._learner(shelf, learnt)
+        trainer = self._trained(learner, shelf, learnt)
+        kinds = sorted({entry.kind for entry in held})
+        qualities = {kind: trainer.quality([entry for entry in held if entry.kind == kind]) for kind in kinds}
+        trainer.note(**{kind: asdict(quality) for kind, quality in qualities.items()})
+        learner.write(out)
+        facts = {
+            "tokens": sum(entry.length - entry.prompt for entry in learnt),
+            "answers": len(learnt),
+            "steps": trainer.steps,
+            "parameters": sum(tensor.numel() for tensor in learner.tensors.values()) / 1e6,
+            "vocabulary": min(recipe.vocabulary, self._model.config.vocab_size),
+            "seed": recipe.plan.seed,
+            "device": self._model.device,
+            "machine": platform.machine(),
+        }
+        text = card(recipe.kind, self._target.name, facts, qualities, self._figures() if recipe.measured else "")
+        (out / "README.md").write_text(text)
+        integrity.renew(out)
+        return text
+
+    def _answers(self) -> Shelf:
+        """The shelf with as many tokens of answers as the recipe asks for, or as there was time for."""
+        recipe, shelf = self._recipe, _shelf(self._recipe, self._target, self._asked)
+        if shelf.answered < recipe.tokens:
+            asking = Asking(recipe.tokens, recipe.answer, deadline=self._ends[0])
+            record(
+                self._target, self._asked, shelf, asking, lambda done: self._watch("answers", done, recipe.tokens, "")
+            )
+        shelf.sort()
+        return shelf
+
+    def _learner(self, shelf: Shelf, learnt: list[Entry]) -> Learner:
+        recipe, model = self._recipe, self._model
+        targets = _vocabulary(shelf, learnt, recipe.vocabulary, model)
+        teacher = Teacher(model, targets, _mask_token(self._tokenizer, model))
+        layers = recorded_layers(model.config.layers)[:-1]
+        return KINDS[recipe.kind](model.config, teacher, layers, recipe.size, recipe.plan.seed)
+
+    def _trained(self, learner: Learner, shelf: Shelf, learnt: list[Entry]) -> Trainer:
+        recipe, device = self._recipe, self._model.device
+        plan = replace(recipe.plan, deadline=self._ends[1])
+        trainer = Trainer(learner, shelf, learnt, plan, recipe.out / "training", device)
+        if recipe.resume and trainer.has_checkpoint:
+            trainer.resume()
+        trainer.run(lambda done, steps, loss: self._watch("training", done, steps, f"loss {loss:.3f}"))
+        return trainer
+
+    def _figures(self) -> str:
+        """The table of figures of the written head."""
+        recipe = self._recipe
         settings = measure.alone(replace(recipe.settings, max_running=1), str(recipe.out))
-        again = Target.over(model, tokenizer, target.directory, replace(settings, drafters=(), options={}))
-        cost = again.cost
-        wanted = measure.held_out(asked, recipe.measured)
+        plain = replace(settings, drafters=(), options={})
+        target = Target.over(self._model, self._tokenizer, self._target.directory, plain)
+        wanted = measure.held_out(self._asked, recipe.measured)
         figures = measure.measure(
-            again, settings, wanted, recipe.measured_tokens, lambda n, all_: watch("figures", n, all_, ""), ends[2]
+            target,
+            settings,
+            wanted,
+            recipe.measured_tokens,
+            lambda done, whole: self._watch("figures", done, whole, ""),
+            self._ends[2],
         )
-    text = card(
-        Run(
-            recipe.kind,
-            target.name,
-            _counted(learnt),
-            len(learnt),
-            trainer.steps,
-            sum(tensor.numel() for tensor in learner.tensors.values()),
-            len(teacher.targets),
-            recipe.plan.seed,
-            platform.machine(),
-            str(model.device),
-            by_kind,
-            measure.table(figures, cost) if figures else "",
-        )
-    )
-    (recipe.out / "README.md").write_text(text)
-    integrity.renew(recipe.out)
-    return text
+        return measure.table(figures, target.cost)
 
 
 def _shelf(recipe: Recipe, target: Target, asked: list[Prompt]) -> Shelf:
@@ -166,10 +191,6 @@ def _chosen(shelf: Shelf, tokens: int) -> tuple[list[Entry], list[Entry]]:
             learnt.append(entry)
             total += entry.length - entry.prompt
     return learnt, held
-
-
-def _counted(entries: list[Entry]) -> int:
-    return sum(entry.length - entry.prompt for entry in entries)
 
 
 def _vocabulary(shelf: Shelf, learnt: list[Entry], most: int, model: LlamaModel) -> torch.Tensor:
