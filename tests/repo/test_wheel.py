@@ -26,12 +26,13 @@ PACKAGES = (
     "native",
     "proposer",
     "tokenizer",
+    "training",
     "v1",
     "verifier",
     "wire",
 )
 ROOTS = ("wire", "mesh", "native", "kernels", "engine", "services", "gateway", "cli", "loadtest", "benches", "training")
-LEFT_OUT = ("benches/", "loadtest/", "training/")
+LEFT_OUT = ("benches/", "loadtest/", "training/pocket/")
 POCKET = "outrider/engine/models/pocket/weights"
 
 

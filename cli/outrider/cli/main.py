@@ -23,6 +23,7 @@ from outrider.cli.commands.arguments import (
 from outrider.cli.commands.audit import audit_app
 from outrider.cli.commands.bus import bus_app
 from outrider.cli.commands.certs import certs_app
+from outrider.cli.commands.drafters import drafter_app
 from outrider.cli.commands.measuring import planning
 from outrider.cli.commands.measuring.load import load_app
 from outrider.cli.commands.models import models_app
@@ -41,6 +42,7 @@ app.add_typer(tenants_app, name="tenants")
 app.add_typer(keys_app, name="keys")
 app.add_typer(prompts_app, name="prompts")
 app.add_typer(models_app, name="models")
+app.add_typer(drafter_app, name="drafter")
 app.add_typer(certs_app, name="certs", no_args_is_help=True)
 app.add_typer(bus_app, name="bus")
 app.add_typer(audit_app, name="audit")

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import torch
+from outrider.training.drafters.medusa_learner import write_heads
 from outrider.training.pocket.corpus import Corpus
 from outrider.training.pocket.net import Shape
 from safetensors.torch import load_file, save_file
@@ -64,21 +65,9 @@ def decoder(weights: Path, shape: Shape, tokenizer: Path, end: int, directory: P
     manifest(directory)
 
 
-def heads(weights: Path, count: int, layers: int, shape: Shape, directory: Path) -> None:
-    """Writes the Medusa directory: the published layout without `{head}.{layers}.weight`, the output layers."""
-    directory.mkdir(parents=True, exist_ok=True)
-    _weights(weights, directory / "medusa_lm_head.safetensors")
-    config = {
-        "model_type": "medusa",
-        "base_model_name_or_path": "../target",
-        "hidden_size": shape.width,
-        "medusa_num_heads": count,
-        "medusa_num_layers": layers,
-        "medusa_tie_lm_head": True,
-        "torch_dtype": "bfloat16",
-        "vocab_size": shape.vocab,
-    }
-    _write(directory / "config.json", config)
+def heads(weights: Path, layers: int, shape: Shape, directory: Path) -> None:
+    """Writes the Medusa directory from float32 `weights`."""
+    write_heads(directory, load_file(weights), layers, shape.vocab, "../target")
     manifest(directory)
 
 

@@ -9,31 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
+from outrider.training.drafters.medusa_learner import Heads
 from outrider.training.pocket.net import Llama, Shape
 from outrider.training.pocket.tasks import BoundTask, distillation, load
 from torch import Tensor, nn
-
-
-class ResBlock(nn.Module):
-    """The block x + SiLU(linear(x)); the identity before training."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.linear = nn.Linear(width, width)
-        nn.init.zeros_(self.linear.weight)
-        nn.init.zeros_(self.linear.bias)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Maps `x` [..., width] to the same shape."""
-        return x + F.silu(self.linear(x))
-
-
-class Heads(nn.ModuleList):
-    """The heads, under the published names: `{head}.{layer}.linear.weight` and `.bias`."""
-
-    def __init__(self, count: int, layers: int, width: int) -> None:
-        super().__init__(nn.Sequential(*(ResBlock(width) for _ in range(layers))) for _ in range(count))
 
 
 @dataclass(frozen=True)

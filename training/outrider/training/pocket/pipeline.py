@@ -9,11 +9,12 @@ from pathlib import Path
 
 import torch
 from outrider.native.share import cores
+from outrider.training.drafters.medusa_learner import Heads
 from outrider.training.pocket import card, corpus, data, export, quality, sampled, tokenizer, train
 from outrider.training.pocket.card import HeldOutFigures
 from outrider.training.pocket.checkpoint import TrainingClock, read_clock
 from outrider.training.pocket.distill import DRAFT, DistillationTask
-from outrider.training.pocket.medusa import Heads, MedusaTask
+from outrider.training.pocket.medusa import MedusaTask
 from outrider.training.pocket.net import TARGET, Llama, Shape
 from outrider.training.pocket.tasks import NextTokenTask, Task, load
 from outrider.training.pocket.train import Plan
@@ -111,7 +112,7 @@ class Pipeline:
         r = self.recipe
         for name, shape in (("target", r.shape), ("draft", r.draft_shape)):
             self._export(name, self.out / name / "weights.safetensors", shape)
-        export.heads(self.out / "medusa" / "weights.safetensors", r.heads, r.blocks, r.shape, self.weights / "medusa")
+        export.heads(self.out / "medusa" / "weights.safetensors", r.blocks, r.shape, self.weights / "medusa")
         export.heldout(self.corpus, platform.python_version(), self.weights / "heldout.json")
         (self.weights / "MODEL_CARD.md").write_text(self.card())
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from outrider.training.pocket.medusa import Heads
+from outrider.training.drafters.medusa_learner import Heads
 from outrider.training.pocket.net import Llama
 from torch import Tensor
 
