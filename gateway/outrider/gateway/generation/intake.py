@@ -25,6 +25,7 @@ from outrider.gateway.requests.request import (
     Messages,
     Prompt,
     Structure,
+    Text,
     choice_seed,
     with_parse_special,
 )
@@ -133,7 +134,9 @@ class Generations:
         sampling = await self._sampling(generation, served)
         seeded_prompts = [(generation.prompt, sampling.seed), *generation.more]
         texts = await self._flights.filtering.prompts(request_id, [prompt for prompt, _ in seeded_prompts], caller)
-        prompts = await self._encode_all(served, texts, caller)
+        predicted = [Text(generation.prediction, False, False, "prediction")] if generation.prediction else []
+        encoded = await self._encode_all(served, [*texts, *predicted], caller)
+        prompts, prediction = encoded[: len(texts)], [token for ids in encoded[len(texts) :] for token in ids]
         lengths = _longest(served, generation, prompts, caller)
         choice_indices = range(generation.choices)
         choices = [
@@ -155,6 +158,7 @@ class Generations:
                 coalesce=generation.coalesce,
                 filters=filters,
                 calls=generation.call_rules is not None,
+                prediction=prediction,
             )
             for place, (prompt, parameters) in enumerate(choices)
         ]

@@ -54,6 +54,8 @@ class Traits:
         auto: whether ``auto`` in an operator's list of drafters includes the drafter; one with a ``shipped`` model only
             on a CPU, beside the shipped target or with an option ``model``.
         shipped: kind of the shipped model that the drafter has beside the shipped target.
+        predicted: whether the drafter guesses only for requests with a prediction. Predictions do not leave the
+            verifier, so the drafter runs there.
     """
 
     target: bool = False
@@ -64,6 +66,7 @@ class Traits:
     rests: bool = False
     auto: bool = False
     shipped: Shipped | None = None
+    predicted: bool = False
 
     def token_bytes(self, hidden_size: int) -> int:
         """Bytes of the states of a token on the network, in bfloat16."""
@@ -116,6 +119,7 @@ class Opening:
         proposes: whether guesses have to be drawn, with proposals in their trees (see
             `outrider.engine.speculation.trees.proposals`); other guesses are then ignored.
         replacement: whether guesses have to be drawn with replacement.
+        prediction: token ids of the text that the client expects for an answer; none without a prediction.
     """
 
     tokens: Sequence[int]
@@ -125,6 +129,7 @@ class Opening:
     prompt: int = 0
     proposes: bool = False
     replacement: bool = False
+    prediction: Sequence[int] = ()
 
 
 class Drafter(ABC):
@@ -194,6 +199,8 @@ def make_drafter(plugin: Any, name: str, context: DrafterContext) -> Drafter:
     """The drafter of the plug-in ``name``; `DrafterError` if it cannot serve in this process or for this target."""
     if traits_of(plugin).target:
         context.needed_target(name)
+    if traits_of(plugin).predicted and context.target is None:
+        raise DrafterError(f"the {name} drafter needs predictions of requests: it runs in the verifier only")
     drafter = plugin(context)
     if not isinstance(drafter, Drafter):
         raise DrafterError(f"the {name} drafter is a {type(drafter).__name__}; it must be a Drafter")
