@@ -137,6 +137,7 @@ LOOSE_TOOLS = [{"type": "function", "function": {"name": "f", "parameters": LOOS
 F = {"type": "function", "function": {"name": "f"}}
 CALLED = {"tools": TOOLS, "tool_choice": "required"}
 STREAMED = {"stream": True, "stream_options": {"include_usage": True}}
+PARTS = {"type": "content", "content": [{"type": "text", "text": "a"}]}
 HI = [{"role": "user", "content": "hi"}]
 
 SHARED: dict[str, Effect] = {
@@ -166,6 +167,8 @@ SHARED: dict[str, Effect] = {
     "speculation": Effect("off", shows=Shows.REQUEST),
     "speculation.drafters": Effect(["ngram"], shows=Shows.REQUEST),
     "speculation.max_nodes": Effect(3, shows=Shows.REQUEST),
+    "prediction.content": Effect("def g(", {"prediction": {"type": "content", "content": "a"}}, Shows.REQUEST),
+    "prediction.content[].text": Effect("b", {"prediction": PARTS}, Shows.REQUEST),
     "priority": Effect(5, shows=Shows.REQUEST),
     "ttft_ms": Effect(600_000, shows=Shows.REQUEST),
     "timeout_ms": Effect(600_000, shows=Shows.REQUEST),

@@ -98,6 +98,23 @@ async def test_huge_texts_are_encoded_in_turns_by_a_thread_of_lower_priority(
     assert sum(os.getpriority(os.PRIO_PROCESS, thread) > usual for thread in threads) == 1
 
 
+async def test_an_input_with_a_name_is_refused_by_it_and_is_none_of_several_prompts(
+    stub: Any, local: Tokenizer
+) -> None:
+    short, long = pb.EncodeInput(text="a", param="prediction"), pb.EncodeInput(text="x = 1\n" * 400, param="prediction")
+    response = await stub.Encode(pb.EncodeRequest(inputs=[_chat(MESSAGES), short]))
+    assert [unpack_ids(output.ids) for output in response.outputs] == [local.encode_chat(MESSAGES), local.encode("a")]
+    for inputs, named in (
+        ([_chat(MESSAGES), long], "prediction"),
+        ([_chat([{"content": ""}]), short], "messages"),
+        ([pb.EncodeInput(text=long.text), short], "prompt"),
+        ([short, pb.EncodeInput(text="a"), pb.EncodeInput(text=long.text)], "prompt[2]"),
+    ):
+        _, details, param = await _refusal(stub.Encode(pb.EncodeRequest(inputs=inputs)))
+        assert param == named
+        assert details.startswith(named) or "template" in details
+
+
 @pytest.mark.parametrize(
     ("item", "param", "why"),
     [

@@ -33,6 +33,12 @@ export type StructuredOutputs =
   | { choice: string[] }
   | { grammar: string };
 
+/** Text that the answer is expected to be, in whole or in part: it changes the speed, and no token. */
+export interface Prediction {
+  type: "content";
+  content: string | { type: "text"; text: string }[];
+}
+
 /** Parameters common to completions, chats and responses. */
 export interface Common {
   model: string;
@@ -55,6 +61,7 @@ export interface Common {
   speculation: "off" | { drafters?: string[]; max_nodes?: number };
   priority: number;
   coalesce: boolean;
+  prediction: Prediction;
   user: string;
   prompt_cache_key: string;
   return_tokens: boolean;

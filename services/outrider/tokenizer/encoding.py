@@ -33,7 +33,7 @@ def begin(tokenizer: Tokenizer, request: pb.EncodeRequest) -> Future[list[Part]]
 
     None for a request that is no single chat, and where `encode` has to wait for the rendering or refuses the chat.
     """
-    if len(request.inputs) != 1 or not request.inputs[0].HasField("chat"):
+    if len(_prompts(request)) != 1 or not request.inputs[0].HasField("chat"):
         return None
     try:
         return tokenizer.begin_chat(*_read(request.inputs[0].chat))
@@ -51,18 +51,22 @@ def encode(
     if request.max_tokens < 0:
         raise InvalidRequest(f"max_tokens must be 0 or more, not {request.max_tokens}", param="max_tokens")
     encoder = _Encoder(tokenizer, request.max_tokens or tokenizer.context_length, rendered)
-    if len(request.inputs) == 1:
-        return pb.EncodeResponse(outputs=[pb.EncodedInput(ids=pack_ids(encoder(request.inputs[0])))])
-    outputs = [_among(encoder, item, place) for place, item in enumerate(request.inputs)]
+    several = len(_prompts(request)) > 1
+    outputs = [_encoded(encoder, item, place if several else None) for place, item in enumerate(request.inputs)]
     return pb.EncodeResponse(outputs=outputs)
 
 
-def _among(encoder: _Encoder, item: pb.EncodeInput, place: int) -> pb.EncodedInput:
-    """Encodes one of several inputs; an error names its place."""
+def _prompts(request: pb.EncodeRequest) -> list[pb.EncodeInput]:
+    """The inputs without a name of their own."""
+    return [item for item in request.inputs if not item.param]
+
+
+def _encoded(encoder: _Encoder, item: pb.EncodeInput, place: int | None) -> pb.EncodedInput:
+    """Encodes an input; an error about one of several prompts names its ``place``."""
     try:
         return pb.EncodedInput(ids=pack_ids(encoder(item)))
     except InvalidRequest as error:
-        raise error.at_index(place) from None
+        raise error if place is None or item.param else error.at_index(place) from None
 
 
 class _Encoder:
@@ -71,10 +75,10 @@ class _Encoder:
         self._limit = limit
 
     def __call__(self, item: pb.EncodeInput) -> list[int]:
-        param = "messages" if item.HasField("chat") else "prompt"
+        param = item.param or ("messages" if item.HasField("chat") else "prompt")
         try:
             self._tokenizer.require_special(item.require_special)
-            ids = self._chat(item.chat) if param == "messages" else self._text(item)
+            ids = self._chat(item.chat) if item.HasField("chat") else self._text(item, param)
         except NotRendered as error:
             raise Unavailable(str(error), retry_after=1.0) from None
         except TextError as error:
@@ -84,8 +88,8 @@ class _Encoder:
             raise self._too_long(param, f"{len(ids)}")
         return ids
 
-    def _text(self, item: pb.EncodeInput) -> list[int]:
-        self._refuse_early(item.text, "prompt")
+    def _text(self, item: pb.EncodeInput, param: str) -> list[int]:
+        self._refuse_early(item.text, param)
         return self._tokenizer.encode(item.text, parse_special=item.parse_special, add_special=item.add_special)
 
     def _chat(self, chat: pb.Chat) -> list[int]:

@@ -75,7 +75,7 @@ def test_every_parameter_of_the_wire_has_values_here() -> None:
     wire = {*WireParams.__struct_fields__, *Guessing.__struct_fields__, "return_drafts"}
     assert VALUES.keys() == wire - {"grammar"}
     own = {field.name for field in fields(SamplingParams)}
-    assert own == VALUES.keys() | GRAMMARS | {"speculation"}
+    assert own == VALUES.keys() | GRAMMARS | {"speculation", "prediction"}
     assert {field.name for field in fields(parameters.SamplingParams)} <= own
 
 
@@ -103,6 +103,8 @@ def test_what_is_unset_is_the_default_of_the_wire() -> None:
         ({"json_schema": 1}, "json_schema must be a dictionary or a text, not 1"),
         ({"json_schema": {"a": {1}}}, "json_schema is no JSON: Object of type set is not JSON serializable"),
         ({"speculation": "off"}, "speculation must be True or False, not 'off'"),
+        ({"prediction": {"content": "a"}}, "prediction must be a text or a list of token ids"),
+        ({"prediction": [1, -1]}, "prediction[1] must be an integer of at least 0, not -1"),
     ],
 )
 def test_a_refusal_names_the_parameter_and_what_it_may_be(asked: dict[str, Any], message: str) -> None:

@@ -82,6 +82,20 @@ def test_a_result_says_what_was_guessed(llm: LLM) -> None:
     assert len(drafts.drafts) == drafts.usage.steps  # type: ignore[union-attr]
 
 
+def test_a_prediction_saves_steps_and_changes_no_token(directory: Path) -> None:
+    letters = {"regex": "[QXZ~]{60}", "temperature": 0, "max_tokens": 48, "ignore_eos": False}
+    with LLM(directory, page_size=8) as llm:
+        (plain,) = llm.generate("def f(", drawn(**letters, speculation=False))
+        for right in (plain.text, plain.token_ids):
+            (told,) = llm.generate("def f(", drawn(**letters, prediction=right))
+            assert told.token_ids == plain.token_ids
+            assert told.usage is not None
+            assert told.usage.predicted == (told.guesses["prediction"].accepted, told.guesses["prediction"].rejected)
+            assert told.usage.steps < 48
+        each = [drawn(prediction=text) for text in ("class A", None, "", "nonsense" * 99)]
+        assert len({tuple(result.token_ids) for result in llm.generate(["def f("] * 4, each)}) == 1
+
+
 def test_a_random_seed_is_named_and_gives_the_same_tokens_again(llm: LLM) -> None:
     first, second = llm.generate(["def f("] * 2, drawn(seed=None))
     assert first.seed != second.seed
@@ -192,6 +206,13 @@ def test_bad_words_are_texts_or_token_ids(llm: LLM) -> None:
         (lambda llm: llm.chat([{"role": "user", "content": 5}]), "messages", "messages[0].content must be a string or"),
         (lambda llm: llm.chat([{"role": "user", "content": {1}}]), "messages", "messages are no JSON: Object of type"),
         (lambda llm: llm.generate("a", drawn(drafters=["x"])), "speculation.drafters", "speculation.drafters names x;"),
+        (lambda llm: llm.generate("a", drawn(prediction=[10**6])), "prediction", "prediction holds an id outside the"),
+        (lambda llm: llm.generate("a", drawn(prediction="a" * 5000)), "prediction", "prediction has 5000 tokens; the"),
+        (
+            lambda llm: llm.generate("a", drawn(prediction="\ud800")),
+            "prediction",
+            "prediction must be a text or a list",
+        ),
         (lambda llm: llm.generate("a", SamplingParams(regex="(")), "grammar", "grammar cannot be compiled: "),
     ],
 )

@@ -86,6 +86,17 @@ def test_what_a_lost_verifier_did_is_counted_with_what_the_last_one_tells() -> N
     assert held.complete(_frame(0, 1)) == _frame(0, 1)
 
 
+def test_guesses_of_a_prediction_at_a_lost_verifier_are_counted_as_such() -> None:
+    held = Reassembly()
+    held.take(Frame("r", 0, [1, 2, 3], ["", "", ""], ["prediction", "ngram", ""]))
+    last = Frame("r", 3, [4], [""], [""], Finish.STOP, Usage(5, 4, 2, 2, 3, 1, emitted=3, predicted=(1, 2)))
+    held.take(last)
+    usage = held.complete(last).usage
+    assert usage is not None
+    assert (usage.accepted_tokens, usage.predicted, usage.told_guesses) == (2 + 2, (1 + 1, 2), (2, 2))
+    assert Usage(5, 4, 2, 2, 3).told_guesses == (2, 3)
+
+
 @given(_spans, st.integers(0, _LENGTH))
 def test_a_split_frame_joins_to_what_it_was(span: tuple[int, int], count: int) -> None:
     frame = _frame(*span)

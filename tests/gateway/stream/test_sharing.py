@@ -265,6 +265,7 @@ def test_everything_that_may_change_an_answer_tells_requests_apart() -> None:
     bias = {1: 2.0, 2: 3.0, 9: 4.0}
     assert answer_key(job(logit_bias=bias)) == answer_key(job(logit_bias=dict(reversed(bias.items()))))
     assert answer_key(job(temperature=0.0, seed=1)) == answer_key(job(temperature=0.0, seed=2))
+    assert answer_key(msgspec.structs.replace(job(), prediction=[1, 2])) == answer_key(job())
     assert answer_key(job(temperature=None, seed=1)) != answer_key(job(temperature=None, seed=2))
 
 

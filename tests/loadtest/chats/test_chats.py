@@ -71,6 +71,18 @@ def test_every_request_is_one_that_the_gateway_honours(kind: str) -> None:
             assert not LLMatcher.validate_grammar(LLMatcher.grammar_from_json_schema(request.schema))
 
 
+def test_modes_with_predictions_predict_the_old_text_or_that_of_another_request() -> None:
+    chats = ChatSupply().take("edit", 3, 0.0)
+    assert all(each.old in each.text and not each.prediction for each in chats)
+    predicted = {name: modes.MODES[name].predicted(chats) for name in ("on", "prediction", "misprediction")}
+    assert predicted["on"] == chats
+    assert [each.prediction for each in predicted["prediction"]] == [each.old for each in chats]
+    assert [each.prediction for each in predicted["misprediction"]] == [each.old for each in (*chats[1:], chats[0])]
+    body = read_chat(msgspec.json.encode(predicted["prediction"][0].body({})))
+    assert body.generation().prediction == chats[0].old
+    assert read_chat(msgspec.json.encode(chats[0].body({}))).generation().prediction == ""
+
+
 def test_no_file_of_the_library_is_used_by_two_kinds() -> None:
     used = [set(files(kind)) for kind in PARTS]
     assert all(used)

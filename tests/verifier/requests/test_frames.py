@@ -11,7 +11,7 @@ from outrider.wire.frames import decode_frame, encode_frame
 def test_an_output_comes_back_from_the_wire_as_it_was() -> None:
     likelihoods = [Likelihood(None, b"a", []), Likelihood(-0.5, b"b", [Alternative(4, -0.5, b"b")])]
     draft = Draft(3, [5, 6], [b"c", b"d"], [-1, 0], ["ngram", "suffix"], [0])
-    usage = Usage(1, 2, 3, 4, 5, 6, True, 7, [8, 9])
+    usage = Usage(1, 2, 3, 4, 5, 6, True, 7, [8, 9], (10, 11))
     output = Output("r", 3, [4, 5], ["x", "y"], ["", "ngram"], Finish.ERROR, usage, "why", likelihoods, [draft])
     read = decode_frame(encode_frame(frame(output, "verifier-1")))
     assert read == frames.Frame(
@@ -21,7 +21,7 @@ def test_an_output_comes_back_from_the_wire_as_it_was() -> None:
         ["x", "y"],
         ["", "ngram"],
         frames.Finish.ERROR,
-        frames.Usage(1, 2, 3, 4, 5, 6, True, 7, [8, 9]),
+        frames.Usage(1, 2, 3, 4, 5, 6, True, 7, [8, 9], (10, 11)),
         "why",
         [frames.Likelihood(None, b"a", []), frames.Likelihood(-0.5, b"b", [frames.Alternative(4, -0.5, b"b")])],
         "verifier-1",

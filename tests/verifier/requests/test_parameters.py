@@ -51,6 +51,18 @@ def test_what_is_unset_is_the_default_of_the_wire_and_of_the_engine() -> None:
     assert asdict(EngineSpeculation()) == structs.asdict(wire.Speculation())
 
 
+def test_a_prediction_arrives_as_long_as_the_context_holds_it() -> None:
+    message = SubmitRequest(request_id="r", tenant="t", prompt=pack_ids([1, 2, 3]))
+    for length in (0, 1, 100):
+        message.prediction = pack_ids([7] * length)
+        assert request_from_proto(message, SERVED, 0.0).prediction == [7] * length
+    for ids, why in (([7] * 101, "has 101 tokens; the model's context holds 100"), ([50], "outside the vocabulary")):
+        message.prediction = pack_ids(ids)
+        with pytest.raises(InvalidRequest, match=why) as refused:
+            request_from_proto(message, SERVED, 0.0)
+        assert refused.value.param == "prediction"
+
+
 def test_what_is_said_arrives() -> None:
     asked = read(
         repetition_penalty=1.5,

@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class GenerateRequest(_message.Message):
-    __slots__ = ("model", "text", "messages_json", "ids", "sampling", "speculation", "n", "priority", "bad_words", "tools_json", "tool_choice_json", "parallel_tool_calls", "return_tokens", "linger", "ttft_ms", "timeout_ms", "coalesce", "add_special", "parse_special")
+    __slots__ = ("model", "text", "messages_json", "ids", "sampling", "speculation", "n", "priority", "bad_words", "tools_json", "tool_choice_json", "parallel_tool_calls", "return_tokens", "linger", "ttft_ms", "timeout_ms", "coalesce", "add_special", "parse_special", "prediction")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_JSON_FIELD_NUMBER: _ClassVar[int]
@@ -28,6 +28,7 @@ class GenerateRequest(_message.Message):
     COALESCE_FIELD_NUMBER: _ClassVar[int]
     ADD_SPECIAL_FIELD_NUMBER: _ClassVar[int]
     PARSE_SPECIAL_FIELD_NUMBER: _ClassVar[int]
+    PREDICTION_FIELD_NUMBER: _ClassVar[int]
     model: str
     text: str
     messages_json: str
@@ -47,7 +48,8 @@ class GenerateRequest(_message.Message):
     coalesce: bool
     add_special: bool
     parse_special: bool
-    def __init__(self, model: _Optional[str] = ..., text: _Optional[str] = ..., messages_json: _Optional[str] = ..., ids: _Optional[bytes] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., speculation: _Optional[_Union[_sampling_pb2.Speculation, _Mapping]] = ..., n: _Optional[int] = ..., priority: _Optional[int] = ..., bad_words: _Optional[_Iterable[str]] = ..., tools_json: _Optional[str] = ..., tool_choice_json: _Optional[str] = ..., parallel_tool_calls: _Optional[bool] = ..., return_tokens: _Optional[bool] = ..., linger: _Optional[bool] = ..., ttft_ms: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., coalesce: _Optional[bool] = ..., add_special: _Optional[bool] = ..., parse_special: _Optional[bool] = ...) -> None: ...
+    prediction: str
+    def __init__(self, model: _Optional[str] = ..., text: _Optional[str] = ..., messages_json: _Optional[str] = ..., ids: _Optional[bytes] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., speculation: _Optional[_Union[_sampling_pb2.Speculation, _Mapping]] = ..., n: _Optional[int] = ..., priority: _Optional[int] = ..., bad_words: _Optional[_Iterable[str]] = ..., tools_json: _Optional[str] = ..., tool_choice_json: _Optional[str] = ..., parallel_tool_calls: _Optional[bool] = ..., return_tokens: _Optional[bool] = ..., linger: _Optional[bool] = ..., ttft_ms: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., coalesce: _Optional[bool] = ..., add_special: _Optional[bool] = ..., parse_special: _Optional[bool] = ..., prediction: _Optional[str] = ...) -> None: ...
 
 class GenerateResponse(_message.Message):
     __slots__ = ("request_id", "first_index", "tokens", "text", "finish", "usage", "choice", "texts", "guessed_by", "logprobs", "tool_calls", "detail", "drafts")

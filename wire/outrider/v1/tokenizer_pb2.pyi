@@ -15,18 +15,20 @@ class EncodeRequest(_message.Message):
     def __init__(self, inputs: _Optional[_Iterable[_Union[EncodeInput, _Mapping]]] = ..., max_tokens: _Optional[int] = ...) -> None: ...
 
 class EncodeInput(_message.Message):
-    __slots__ = ("text", "chat", "parse_special", "add_special", "require_special")
+    __slots__ = ("text", "chat", "parse_special", "add_special", "require_special", "param")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     CHAT_FIELD_NUMBER: _ClassVar[int]
     PARSE_SPECIAL_FIELD_NUMBER: _ClassVar[int]
     ADD_SPECIAL_FIELD_NUMBER: _ClassVar[int]
     REQUIRE_SPECIAL_FIELD_NUMBER: _ClassVar[int]
+    PARAM_FIELD_NUMBER: _ClassVar[int]
     text: str
     chat: Chat
     parse_special: bool
     add_special: bool
     require_special: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, text: _Optional[str] = ..., chat: _Optional[_Union[Chat, _Mapping]] = ..., parse_special: _Optional[bool] = ..., add_special: _Optional[bool] = ..., require_special: _Optional[_Iterable[str]] = ...) -> None: ...
+    param: str
+    def __init__(self, text: _Optional[str] = ..., chat: _Optional[_Union[Chat, _Mapping]] = ..., parse_special: _Optional[bool] = ..., add_special: _Optional[bool] = ..., require_special: _Optional[_Iterable[str]] = ..., param: _Optional[str] = ...) -> None: ...
 
 class Chat(_message.Message):
     __slots__ = ("messages_json", "tools_json", "add_generation_prompt", "template_kwargs_json")

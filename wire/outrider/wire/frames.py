@@ -24,6 +24,8 @@ class Finish(StrEnum):
     FILTERED = "content_filter"
 
 
+PREDICTION = "prediction"
+"""Drafter of the guesses that a request's prediction holds."""
 WITHHELD = -1
 """In the place of a token's id where the answer is filtered: an id would tell what the filter hides."""
 
@@ -33,7 +35,8 @@ class Usage(msgspec.Struct, array_like=True, frozen=True):
 
     ``lossy`` says that guesses were accepted by a rule under which the answer's law is not the target's own.
     ``emitted`` tokens were generated elsewhere before; their cost is not counted here. ``verified[i]`` is the number of
-    steps that verified guesses and accepted ``i`` of them, up to the depth of the deepest guess.
+    steps that verified guesses and accepted ``i`` of them, up to the depth of the deepest guess. ``predicted`` has the
+    accepted and the rejected guesses of the request's prediction; None without one.
     """
 
     prompt_tokens: int
@@ -45,6 +48,12 @@ class Usage(msgspec.Struct, array_like=True, frozen=True):
     lossy: bool = False
     emitted: int = 0
     verified: list[int] = []
+    predicted: tuple[int, int] | None = None
+
+    @property
+    def told_guesses(self) -> tuple[int, int]:
+        """The accepted and the rejected guesses that clients are told: of the prediction, or without one of all."""
+        return (self.accepted_tokens, self.rejected_tokens) if self.predicted is None else self.predicted
 
 
 class Alternative(msgspec.Struct, array_like=True, frozen=True):

@@ -45,6 +45,9 @@ def generation(prompt: Prompt | None, messages: Messages | None, parameters: Map
     for name in ("tools", "tool_choice"):
         if name in fields:
             setattr(request, f"{name}_json", json.dumps(fields.pop(name)))
+    if prediction := fields.pop("prediction", None):
+        content = prediction["content"]
+        request.prediction = content if isinstance(content, str) else "".join(part["text"] for part in content)
     _speculate(request, fields)
     _draw(request, fields, chat=messages is not None)
     if fields:

@@ -32,7 +32,8 @@ _TYPES = {
 class FrameUsage(msgspec.Struct, array_like=True, frozen=True):
     """The cost of a request; ``emitted`` tokens of earlier verifiers are not counted in the other fields.
 
-    ``verified[i]`` is the number of steps that verified guesses and accepted ``i`` of them.
+    ``verified[i]`` is the number of steps that verified guesses and accepted ``i`` of them. ``predicted`` has the
+    accepted and the rejected guesses of the request's prediction; None without one.
     """
 
     prompt_tokens: int
@@ -44,6 +45,7 @@ class FrameUsage(msgspec.Struct, array_like=True, frozen=True):
     lossy: bool = False
     emitted: int = 0
     verified: list[int] = []
+    predicted: tuple[int, int] | None = None
 
 
 class Alternative(msgspec.Struct, array_like=True, frozen=True):
@@ -116,7 +118,7 @@ class Choices:
         self._request, self.next = request_id, list(start)
         self._open = [echoed] * len(start)
         self.ended = [False] * len(start)
-        self._guessed: list[list[bool]] = [[] for _ in start]
+        self._guessed_by: list[list[str]] = [[] for _ in start]
         self._starts: list[list[int]] = [[] for _ in start]
         self.accepted: AcceptedRequest | None = None
 
@@ -157,7 +159,7 @@ class Choices:
             return None
         if frame.first_index >= 0:
             self._starts[choice].append(frame.first_index)
-        self._guessed[choice] += map(bool, frame.guessed_by[max(0, -frame.first_index) :])
+        self._guessed_by[choice] += frame.guessed_by[max(0, -frame.first_index) :]
         self.next[choice] = frame.first_index + len(frame.tokens)
         self.ended[choice] = frame.finish is not None
         accepted = self.accepted
@@ -186,13 +188,16 @@ class Choices:
 
     def _usage(self, cost: FrameUsage, choice: int) -> Usage:
         generated = max(0, self.next[choice])
-        accepted = cost.accepted_tokens + sum(self._guessed[choice][: cost.emitted])
+        before = self._guessed_by[choice][: cost.emitted]
+        accepted, rejected = cost.accepted_tokens + sum(map(bool, before)), cost.rejected_tokens
+        if cost.predicted is not None:
+            accepted, rejected = cost.predicted[0] + before.count("prediction"), cost.predicted[1]
         return Usage(
             cost.prompt_tokens,
             generated,
             cost.prompt_tokens + generated,
             PromptDetails(cost.cached_tokens),
-            CompletionDetails(accepted, cost.rejected_tokens),
+            CompletionDetails(accepted, rejected),
         )
 
     def _error(self, frame: Frame) -> GatewayError:

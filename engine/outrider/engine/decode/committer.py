@@ -17,6 +17,7 @@ from outrider.engine.speculation import NO_GUESSES, MergedTree
 from outrider.engine.speculation.acceptance.accept import AcceptedPath, walk
 from outrider.engine.speculation.drafters.states import States
 from outrider.engine.speculation.policy.guessing import Guessing
+from outrider.engine.speculation.trees.tree import PREDICTION
 
 _NO_TOKEN = "the request's own rules (bad_words, min_tokens, a grammar) leave no token to go on with"
 
@@ -124,6 +125,7 @@ class Committer:
         sequence.rejected += len(guesses) - guessed_right
         if guesses:
             sequence.note_verified(guessed_right, max(guesses.depths))
+            sequence.note_predicted(drafters.count(PREDICTION), guesses.drafters.count(PREDICTION))
         if not sequence.first_at:
             self._on_first_token(sequence)
         self._tally.tokens += len(tokens)

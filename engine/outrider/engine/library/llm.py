@@ -19,6 +19,7 @@ from outrider.engine.library.prompts import (
     chat_ids,
     listed_chats,
     listed_prompts,
+    predicted_ids,
     prompt_ids,
     word_ids,
 )
@@ -217,7 +218,13 @@ class LLM:
         parameters = params.for_engine(seed, partial(word_ids, self.tokenizer))
         grammar = None if parameters.grammar is None else self._grammar(parameters.grammar)
         request = self._limits.request(
-            str(next(self._numbers)), _TENANT, prompt, parameters, params.for_drafters(), grammar=grammar
+            str(next(self._numbers)),
+            _TENANT,
+            prompt,
+            parameters,
+            params.for_drafters(),
+            prediction=predicted_ids(self.tokenizer, params.prediction),
+            grammar=grammar,
         )
         return Asked(request, parameters.seed, params.return_drafts, self._engine, self)
 

@@ -43,6 +43,16 @@ def prompt_ids(tokenizer: Tokenizer, prompt: Prompt) -> list[int]:
         raise RequestError(f"prompts {_PROMPTS}", param="prompts") from None
 
 
+def predicted_ids(tokenizer: Tokenizer, prediction: str | Sequence[int] | None) -> list[int]:
+    """Ids of a prediction, none without one. Names of special tokens in a text are text."""
+    if not isinstance(prediction, str):
+        return list(prediction or ())
+    try:
+        return tokenizer.encode(prediction, add_special=False)
+    except (TypeError, UnicodeEncodeError):
+        raise RequestError("prediction must be a text or a list of token ids", param="prediction") from None
+
+
 def chat_ids(
     tokenizer: Tokenizer,
     messages: Sequence[Message],

@@ -69,6 +69,8 @@ class SamplingParams:
         drafters: names of the drafters that may guess; () for all.
         max_nodes: most guesses of this answer in a step.
         return_drafts: whether results hold the tree of guesses of each step.
+        prediction: text, or its token ids, that the answer is expected to be, in whole or in part: it is guessed, and
+            changes no token. None expects nothing.
 
     Raises:
         RequestError: a parameter is not allowed; the error names it, and what is allowed.
@@ -99,6 +101,7 @@ class SamplingParams:
     drafters: Sequence[str] = ()
     max_nodes: int | None = None
     return_drafts: bool = False
+    prediction: str | Sequence[int] | None = None
 
     def __post_init__(self) -> None:
         for name, bounds in _BOUNDS.items():
@@ -107,6 +110,9 @@ class SamplingParams:
         self._check_words()
         _check_texts("drafters", self.drafters, MOST_DRAFTERS)
         self._grammar_text()
+        if not isinstance(self.prediction, str | None):
+            check_length("prediction", self.prediction, (list, tuple), TOKEN_IDS.most, "a text or a list of token ids")
+            _check_ids("prediction", self.prediction)
 
     def for_engine(self, seed: int, words: Words) -> parameters.SamplingParams:
         """The engine's parameters, with the ``seed`` where these leave the choice."""

@@ -37,6 +37,7 @@ class ModelLimits:
         parameters: SamplingParams,
         speculation: Speculation,
         emitted: Sequence[int] = (),
+        prediction: Sequence[int] = (),
         **more: Any,
     ) -> Request:
         """The checked request; ``more`` are further fields of `Request`.
@@ -51,6 +52,7 @@ class ModelLimits:
         _check_ends(parameters, max_tokens)
         self._check_ids(parameters)
         self._check_drafters(speculation)
+        self._check_prediction(prediction)
         return Request(
             id=name,
             tenant=tenant,
@@ -63,6 +65,7 @@ class ModelLimits:
             stop_ids=frozenset(parameters.stop_token_ids) | (frozenset() if parameters.ignore_eos else self.eos_ids),
             parameters=parameters,
             speculation=speculation,
+            prediction=list(prediction),
             **more,
         )
 
@@ -77,6 +80,14 @@ class ModelLimits:
             f"has {len(prompt)} tokens; the model's context of {self.context_length} must leave room for an answer",
         )
         return self.context_length - len(prompt)
+
+    def _check_prediction(self, prediction: Sequence[int]) -> None:
+        self._require_known(prediction, "prediction")
+        check(
+            len(prediction) <= self.context_length,
+            "prediction",
+            f"has {len(prediction)} tokens; the model's context holds {self.context_length}",
+        )
 
     def _check_ids(self, parameters: SamplingParams) -> None:
         self._require_known(parameters.stop_token_ids, "stop_token_ids")

@@ -24,7 +24,8 @@ class Usage:
 
     ``lossy`` says that guesses were accepted by a rule under which the answer's law is not the target's own.
     ``emitted`` tokens were generated elsewhere before; their cost is not counted here. ``verified[i]`` is the number of
-    steps that verified guesses and accepted ``i`` of them, up to the depth of the deepest guess.
+    steps that verified guesses and accepted ``i`` of them, up to the depth of the deepest guess. ``predicted`` has the
+    accepted and the rejected guesses of the request's prediction; None without one.
     """
 
     prompt_tokens: int
@@ -36,6 +37,7 @@ class Usage:
     lossy: bool = False
     emitted: int = 0
     verified: list[int] = field(default_factory=list)
+    predicted: tuple[int, int] | None = None
 
 
 class Alternative(NamedTuple):

@@ -24,6 +24,7 @@ class Request:
     Attributes:
         prompt: token ids, at least one.
         emitted: tokens that another engine has already generated.
+        prediction: token ids of the text that the client expects for an answer; they change the speed alone.
         max_tokens: most generated tokens, ``emitted`` included; 0 only to echo or just compute the prompt.
         stop_ids: ids that end the text, with the model's end-of-text ids unless the request ignores them.
         parameters: the parameters as the client gave them. ``sampling``, ``max_tokens``, ``stop_ids`` and ``grammar``
@@ -58,6 +59,7 @@ class Request:
     filtered: bool = False
     residency: frozenset[str] | None = None
     trace: Any = None
+    prediction: list[int] = field(default_factory=list)
 
     @property
     def speculates(self) -> bool:
@@ -99,6 +101,7 @@ class Sequence:
         first_at: when the first token was decided, on the same clock; 0.0 before that.
         fetched: tokens of pages that arrived for the sequence, by where they came from.
         verified: number of steps that verified guesses and accepted as many as the index says.
+        predicted: accepted and rejected guesses of the request's prediction.
         stated: number of leading tokens whose hidden states drafters have got.
         whole: whether drafters need the hidden states of all tokens.
     """
@@ -129,6 +132,7 @@ class Sequence:
     first_at: float = 0.0
     fetched: dict[PageSource, int] = field(default_factory=dict)
     verified: list[int] = field(default_factory=list)
+    predicted: tuple[int, int] = (0, 0)
     stated: int = 0
     whole: bool = False
 
@@ -181,6 +185,11 @@ class Sequence:
             self.verified += [0] * (depth + 1 - len(self.verified))
         self.verified[accepted] += 1
 
+    def note_predicted(self, accepted: int, verified: int) -> None:
+        """Counts the guesses of the prediction in a step that verified ``verified`` and accepted ``accepted``."""
+        right, wrong = self.predicted
+        self.predicted = right + accepted, wrong + verified - accepted
+
     def prefix_sources(self) -> dict[str, int]:
         """The prompt's tokens by where their pages came from: verifier, kvcache, peer, or computed."""
         sources, left = {"computed": len(self.request.prompt) - self.reused}, self.reused
@@ -202,4 +211,5 @@ class Sequence:
             self.lossy,
             emitted,
             self.verified,
+            self.predicted if self.request.prediction else None,
         )

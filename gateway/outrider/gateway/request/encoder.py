@@ -29,9 +29,10 @@ class Encoder:
         return (await self.encode_all(served, [prompt]))[0]
 
     async def encode_all(self, served: ServedModel, prompts: Sequence[Prompt]) -> list[list[int]]:
-        """Token ids of each of ``prompts``, as `encode`; either all prompts are `Tokens`, or none is."""
-        ids = [prompt.ids for prompt in prompts if isinstance(prompt, Tokens)]
-        return ids or await self._ask(served, [_input(prompt) for prompt in prompts if not isinstance(prompt, Tokens)])
+        """Token ids of each of ``prompts``, as `encode`, with one call at most."""
+        texts = [_input(prompt) for prompt in prompts if not isinstance(prompt, Tokens)]
+        encoded = iter(await self._ask(served, texts) if texts else [])
+        return [prompt.ids if isinstance(prompt, Tokens) else next(encoded) for prompt in prompts]
 
     async def encode_words(self, served: ServedModel, words: Sequence[str]) -> list[tuple[int, ...]]:
         """Token ids of each word, at a text's beginning and after a space, without repeats."""
@@ -71,4 +72,4 @@ def _input(prompt: Text | Messages) -> pb.EncodeInput:
         chat.template_kwargs_json = prompt.variables
         return pb.EncodeInput(chat=chat)
     parse = prompt.parse_special is not False
-    return pb.EncodeInput(text=prompt.text, add_special=prompt.add_special, parse_special=parse)
+    return pb.EncodeInput(text=prompt.text, add_special=prompt.add_special, parse_special=parse, param=prompt.param)

@@ -39,12 +39,14 @@ class Text(msgspec.Struct, frozen=True):
     """A prompt of plain text.
 
     With ``add_special``, the tokenizer adds its special tokens, often a beginning-of-text token. With
-    ``parse_special``, names of special tokens in the text become those tokens; None uses the caller's setting.
+    ``parse_special``, names of special tokens in the text become those tokens; None uses the caller's setting. A text
+    that is no prompt has a ``param``, its name in errors.
     """
 
     text: str
     add_special: bool = True
     parse_special: bool | None = None
+    param: str = ""
 
 
 class Messages(msgspec.Struct, frozen=True):
@@ -127,7 +129,7 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     ``verifier.proto``, higher first, at least `LEAST_PRIORITY`. ``session`` names the conversation of the request, for
     routers that keep a conversation on one verifier. With ``coalesce``, an identical request may share the answer; its
     tokens must be fixed, by a given seed or a temperature of 0. If there are ``call_rules``, ``structure`` applies to
-    text beside calls.
+    text beside calls. ``prediction`` is the text that the client expects for an answer.
     """
 
     model: str | None
@@ -143,6 +145,7 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     coalesce: bool = False
     call_rules: CallRules | None = None
     more: tuple[tuple[Prompt, int], ...] = ()
+    prediction: str = ""
 
 
 def samples_of(generation: Generation) -> list[Sample]:

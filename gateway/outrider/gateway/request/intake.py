@@ -21,6 +21,7 @@ from outrider.gateway.request.generation import (
     Messages,
     Prompt,
     Structure,
+    Text,
     choice_seed,
     samples_of,
     with_parse_special,
@@ -137,7 +138,9 @@ class Generations:
         texts: Sequence[Prompt] = [prompt for prompt, _ in seeded_prompts]
         if filtering is not None:
             texts = await filtering.prompts(request_id, texts, caller)
-        prompts = await self._encode_all(served, texts, caller)
+        predicted = [Text(generation.prediction, False, False, "prediction")] if generation.prediction else []
+        encoded = await self._encode_all(served, [*texts, *predicted], caller)
+        prompts, prediction = encoded[: len(texts)], [token for ids in encoded[len(texts) :] for token in ids]
         lengths = _longest(served, generation, prompts, caller)
         choice_indices = range(generation.choices)
         choices = [
@@ -159,6 +162,7 @@ class Generations:
                 coalesce=generation.coalesce,
                 filters=filters,
                 calls=generation.call_rules is not None,
+                prediction=prediction,
             )
             for place, (prompt, parameters) in enumerate(choices)
         ]

@@ -19,8 +19,8 @@ class Job(msgspec.Struct, frozen=True):
     """A tokenized request for one answer, which any verifier of its model can take.
 
     A resumable stream has a ``stream_id`` and a ``record``: the verifier keeps both, so that another gateway can find
-    the stream there. ``prompt`` holds token ids, ``filters`` names; ``begun`` is when the flight began, in seconds of
-    the monotonic clock. ``calls`` says whether calls of functions are read from the answer.
+    the stream there. ``prompt`` and ``prediction`` hold token ids, ``filters`` names; ``begun`` is when the flight
+    began, in seconds of the monotonic clock. ``calls`` says whether calls of functions are read from the answer.
     """
 
     request_id: str
@@ -38,6 +38,7 @@ class Job(msgspec.Struct, frozen=True):
     begun: float = 0.0
     filters: tuple[str, ...] = ()
     calls: bool = False
+    prediction: list[int] = []
 
     @property
     def shareable(self) -> bool:
@@ -82,4 +83,5 @@ class Job(msgspec.Struct, frozen=True):
             record=self.record,
             filtered=bool(self.filters),
             residency=sorted(self.caller.residency or ()),
+            prediction=pack_ids(self.prediction),
         )

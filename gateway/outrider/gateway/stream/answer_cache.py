@@ -126,6 +126,6 @@ def _as_cached(last: Frame) -> Frame:
     assert last.usage is not None
     usage = last.usage
     usage = msgspec.structs.replace(
-        usage, cached_tokens=usage.prompt_tokens, steps=0, accepted_tokens=0, rejected_tokens=0
+        usage, cached_tokens=usage.prompt_tokens, steps=0, accepted_tokens=0, rejected_tokens=0, predicted=None
     )
     return msgspec.structs.replace(last, usage=usage)

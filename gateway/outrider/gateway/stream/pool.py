@@ -75,7 +75,7 @@ class AnswerPool:
 def answer_key(job: Job) -> bytes:
     """Equal for two jobs exactly if they ask for the same tokens in the same form, with one tenant, model and filters.
 
-    The seed does not count at temperature 0.
+    The seed does not count at temperature 0, nor does a prediction at all: it changes the speed alone.
     """
     sampling = SamplingParams()
     sampling.CopyFrom(job.sampling)

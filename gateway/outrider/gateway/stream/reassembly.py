@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 
 import msgspec
-from outrider.wire.frames import Draft, Frame
+from outrider.wire.frames import PREDICTION, Draft, Frame
 
 
 class Reassembly:
@@ -20,7 +20,7 @@ class Reassembly:
     def __init__(self, prompt: int = 0) -> None:
         self._prompt, self.next_index = prompt, -prompt
         self.tokens: list[int] = []
-        self._guessed: list[bool] = []
+        self._guessed_by: list[str] = []
         self._starts: list[int] = []
 
     @property
@@ -44,7 +44,7 @@ class Reassembly:
         fresh = frame if repeated == 0 else split(frame, repeated)[1]
         self.tokens += fresh.tokens
         self.next_index += len(fresh.tokens)
-        self._guessed += map(bool, fresh.guessed_by[max(0, -fresh.first_index) :])
+        self._guessed_by += fresh.guessed_by[max(0, -fresh.first_index) :]
         if fresh.first_index >= 0:
             self._starts.append(fresh.first_index)
         return fresh
@@ -54,10 +54,12 @@ class Reassembly:
         usage = frame.usage
         if usage is None:
             return frame
+        before, predicted = self._guessed_by[: usage.emitted], usage.predicted
         usage = msgspec.structs.replace(
             usage,
             completion_tokens=self.next_index,
-            accepted_tokens=usage.accepted_tokens + sum(self._guessed[: usage.emitted]),
+            accepted_tokens=usage.accepted_tokens + sum(map(bool, before)),
+            predicted=None if predicted is None else (predicted[0] + before.count(PREDICTION), predicted[1]),
             steps=usage.steps + bisect_left(self._starts, usage.emitted),
             emitted=0,
         )

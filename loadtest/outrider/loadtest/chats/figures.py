@@ -14,7 +14,8 @@ from outrider.measure.chats.supply import MIXED
 
 REGRET = 0.03
 """Largest allowed loss of ``on`` against the best fixed mode in hindsight, for mixed requests."""
-_NOT_FIXED = ("control", "on")
+PREDICTING = ("prediction", "misprediction")
+_NOT_FIXED = ("control", "on", *PREDICTING)
 
 
 def publish(turns: Sequence[Turn], settings: Mapping[str, Any], out: Path) -> None:
@@ -60,6 +61,8 @@ def _lines(matrix: Matrix, figures: Sequence[dict[str, Any]]) -> Iterator[str]:
             line += f"  {_shown(row['to_off'])}, control {_shown(_spread(matrix.ratios(case, 'control')))}"
         if mode == "on":
             line += f", regret to {row['best_fixed']} {row['regret']:.1%}"
+        if mode in PREDICTING:
+            line += f", to on {_shown(_spread(matrix.ratios(case, mode, 'on')))}"
         yield line
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -73,7 +74,11 @@ def _measure(options: argparse.Namespace, urls: dict[str, str]) -> list[Turn]:
     def requests(case: Case) -> list[ChatRequest]:
         return supply.take(case.workload, _requests(options, case), case.temperature)
 
-    ways = {mode: partial(chat_turns.run_turn, url, mode, MODES[mode].speculation) for mode, url in urls.items()}
+    def run_turn(url: str, mode: str, case: Case, chats: Sequence[ChatRequest], repeat: int) -> Turn:
+        chosen = MODES[mode]
+        return chat_turns.run_turn(url, mode, chosen.speculation, case, chosen.predicted(chats), repeat)
+
+    ways = {mode: partial(run_turn, url, mode) for mode, url in urls.items()}
     return measure(Plan(_cases(options), requests, warm_up, options.repeats, options.minutes), ways)
 
 

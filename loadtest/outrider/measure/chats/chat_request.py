@@ -15,6 +15,8 @@ class ChatRequest(msgspec.Struct, frozen=True):
         text: the user's only message.
         max_tokens: most tokens of the answer; most answers end earlier.
         schema: JSON Schema of the answer; None without one.
+        old: the text that the answer is to change; empty for other requests.
+        prediction: text that the answer is expected to be; empty without one.
     """
 
     kind: str
@@ -23,10 +25,12 @@ class ChatRequest(msgspec.Struct, frozen=True):
     schema: dict[str, Any] | None = None
     temperature: float = 0.0
     seed: int = 0
+    old: str = ""
+    prediction: str = ""
 
     def body(self, speculation: Any) -> dict[str, Any]:
         """The body of ``POST /v1/chat/completions``."""
-        body = {
+        body: dict[str, Any] = {
             "messages": [{"role": "user", "content": self.text}],
             "max_tokens": self.max_tokens,
             "temperature": self.temperature,
@@ -36,4 +40,6 @@ class ChatRequest(msgspec.Struct, frozen=True):
         if self.schema is not None:
             form = {"name": "answer", "schema": self.schema}
             body["response_format"] = {"type": "json_schema", "json_schema": form}
+        if self.prediction:
+            body["prediction"] = {"type": "content", "content": self.prediction}
         return body

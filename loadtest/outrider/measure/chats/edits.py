@@ -35,7 +35,7 @@ def edits(draw: random.Random) -> Iterator[ChatRequest]:
     for piece in pieces("edit", draw):
         if least <= len(piece.source) <= most and isinstance(piece.node, Function) and is_new(piece.source):
             text = draw.choice(_FRAMES).format(change=_change(piece, piece.node, draw), source=piece.source)
-            yield ChatRequest("edit", text, _TOKENS)
+            yield ChatRequest("edit", text, _TOKENS, old=piece.source)
 
 
 def _change(piece: Piece, node: Function, draw: random.Random) -> str:

@@ -90,14 +90,22 @@ def test_the_race_is_the_rule_unless_another_is_asked_for() -> None:
 @pytest.mark.parametrize(
     ("drafters", "more", "names"),
     [
-        (["auto"], {}, ["model", "ngram", "suffix"]),
-        (["auto", "-suffix"], {}, ["model", "ngram"]),
-        (["-model", "auto"], {}, ["ngram", "suffix"]),
-        (["random", "auto"], {"model": "/toy"}, ["random", "ngram", "suffix"]),
-        (["auto"], {"device": "cuda"}, ["ngram", "suffix"]),
-        (["auto"], {"device": "cuda:1", "options": {"model": {"model": "pocket"}}}, ["ngram", "suffix"]),
-        (["auto"], {"model": "/toy", "options": {"model": {"model": "pocket"}}}, ["model", "ngram", "suffix"]),
-        (["auto"], {"device": "cuda", "options": {"head": {"model": "/head"}}}, ["head", "ngram", "suffix"]),
+        (["auto"], {}, ["model", "ngram", "prediction", "suffix"]),
+        (["auto", "-suffix"], {}, ["model", "ngram", "prediction"]),
+        (["-model", "auto"], {}, ["ngram", "prediction", "suffix"]),
+        (["random", "auto"], {"model": "/toy"}, ["random", "ngram", "prediction", "suffix"]),
+        (["auto"], {"device": "cuda"}, ["ngram", "prediction", "suffix"]),
+        (["auto"], {"device": "cuda:1", "options": {"model": {"model": "pocket"}}}, ["ngram", "prediction", "suffix"]),
+        (
+            ["auto"],
+            {"model": "/toy", "options": {"model": {"model": "pocket"}}},
+            ["model", "ngram", "prediction", "suffix"],
+        ),
+        (
+            ["auto"],
+            {"device": "cuda", "options": {"head": {"model": "/head"}}},
+            ["head", "ngram", "prediction", "suffix"],
+        ),
     ],
 )
 def test_auto_means_the_drafters_that_say_so(drafters: list[str], more: dict[str, Any], names: list[str]) -> None:

@@ -61,7 +61,6 @@ def test_an_unknown_parameter_is_named_and_one_that_is_null_is_absent(kind: str)
         ("chat", {"store": True}),
         ("chat", {"metadata": {"a": "b"}}),
         ("chat", {"service_tier": "flex"}),
-        ("chat", {"prediction": {"type": "content", "content": "x"}}),
         ("completion", {"safety_identifier": "x"}),
         ("response", {"reasoning": {"effort": "high"}}),
         ("response", {"stream_options": {"include_obfuscation": True}}),

@@ -55,6 +55,8 @@ class Traits:
             on a CPU, beside the shipped target or with an option ``model``.
         named: whether ``auto`` includes the drafter only where the operator's options name it.
         shipped: kind of the shipped model that the drafter has beside the shipped target.
+        predicted: whether the drafter guesses only for requests with a prediction. Predictions do not leave the
+            verifier, so the drafter runs there.
     """
 
     target: bool = False
@@ -66,6 +68,7 @@ class Traits:
     auto: bool = False
     named: bool = False
     shipped: Shipped | None = None
+    predicted: bool = False
 
     def token_bytes(self, hidden_size: int) -> int:
         """Bytes of the states of a token on the network, in bfloat16."""
@@ -118,6 +121,7 @@ class Opening:
         proposes: whether guesses have to be drawn, with proposals in their trees (see
             `outrider.engine.speculation.trees.proposals`); other guesses are then ignored.
         replacement: whether guesses have to be drawn with replacement.
+        prediction: token ids of the text that the client expects for an answer; none without a prediction.
     """
 
     tokens: Sequence[int]
@@ -127,6 +131,7 @@ class Opening:
     prompt: int = 0
     proposes: bool = False
     replacement: bool = False
+    prediction: Sequence[int] = ()
 
 
 class Drafter(ABC):
@@ -196,6 +201,8 @@ def make_drafter(plugin: Any, name: str, context: DrafterContext) -> Drafter:
     """The drafter of the plug-in ``name``; `DrafterError` if it cannot serve in this process or for this target."""
     if traits_of(plugin).target:
         context.needed_target(name)
+    if traits_of(plugin).predicted and context.target is None:
+        raise DrafterError(f"the {name} drafter needs predictions of requests: it runs in the verifier only")
     drafter = plugin(context)
     if not isinstance(drafter, Drafter):
         raise DrafterError(f"the {name} drafter is a {type(drafter).__name__}; it must be a Drafter")

@@ -13,6 +13,7 @@ from outrider.engine.scheduling.scheduler import Scheduler
 from outrider.engine.speculation import NO_GUESSES, Acceptance, DraftTree, MergedTree, merge
 from outrider.engine.speculation.policy.budget import Calibrator
 from outrider.engine.speculation.policy.purchase import BoughtGuesses, BuyingSequence, BuyTerms, Purchase
+from outrider.engine.speculation.trees.tree import PREDICTION
 
 
 class GuessBuyer:
@@ -76,7 +77,7 @@ class GuessBuyer:
         return BuyingSequence(tokens, trees, depth, cap, greedy, request.tenant, merged)
 
     def _wait(self, tree: DraftTree) -> float:
-        return self._usual_wait(tree.drafter)
+        return -1.0 if tree.drafter == PREDICTION else self._usual_wait(tree.drafter)
 
     def _candidates(self, sequence: Sequence, depth: int, least: float) -> MergedTree:
         """The guesses that a sequence may buy if the rule needs their distributions or a grammar prunes them."""

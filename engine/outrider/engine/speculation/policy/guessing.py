@@ -92,8 +92,10 @@ class Guessing:
         most = min(2 * (request.speculation.max_nodes or self._scheduler.limits.guesses_each), MOST_NODES)
         tokens, proposes = list(sequence.tokens), self._buyer.needs_proposals(sequence)
         replacement = proposes and self._target.rule.replacement
-        opening = Opening(tokens, request.sampling, most, request.tenant, len(request.prompt), proposes, replacement)
-        admitted = [drafter for drafter in self._local.values() if request.admits(drafter.name)]
+        prompt, predicted = len(request.prompt), request.prediction
+        opening = Opening(tokens, request.sampling, most, request.tenant, prompt, proposes, replacement, predicted)
+        able = [drafter for drafter in self._local.values() if predicted or not drafter.traits.predicted]
+        admitted = [drafter for drafter in able if request.admits(drafter.name)]
         self._drafters[sequence.number] = admitted
         for drafter in admitted:
             drafter.open(sequence.number, opening)

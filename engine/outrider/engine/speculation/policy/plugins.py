@@ -71,7 +71,8 @@ def installed() -> dict[str, Any]:
 
 def remote_names() -> list[str]:
     """Names of the drafters that a proposer may bring later."""
-    return [name for name, plugin in installed().items() if not traits_of(plugin).target]
+    traits = {name: traits_of(plugin) for name, plugin in installed().items()}
+    return [name for name, each in traits.items() if not (each.target or each.predicted)]
 
 
 def make_rule(settings: EngineSettings) -> Acceptance:

@@ -11,6 +11,8 @@ from outrider.engine.speculation.trees.proposals import Proposal
 
 MOST_NODES = 63
 """Guesses of a sequence in one step: attention takes trees of 64 nodes, of which one is the last token."""
+PREDICTION = "prediction"
+"""Drafter of the guesses that the client itself gives: they count for it, whoever else guesses them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,8 @@ class MergedTree:
         values: estimated probability that the whole path to a node is right; never above its parent's.
         depths: 1 at the top.
         confidences: each node's confidence, as its drafter gave it.
-        drafters: the drafter that gave each node its value, the highest one.
+        drafters: the drafter that gave each node its value, the highest one; `PREDICTION` for all that its tree has,
+            where that is merged first.
         proposals: the distribution that a node's children were drawn from, in order; -1 is the sequence.
         firsts: the drafter whose tree brought each node first in the merge.
     """
@@ -198,7 +201,9 @@ def _add(
         if place == len(values):
             merged.append(token, above, value, depth, confidence, drafter)
         elif value > values[place]:
-            values[place], merged.confidences[place], merged.drafters[place] = value, confidence, drafter
+            values[place] = value
+            if merged.drafters[place] != PREDICTION:
+                merged.confidences[place], merged.drafters[place] = confidence, drafter
     for node, proposal in tree.proposals.items():
         if (place := places[node] if node >= 0 else -1) >= 0 or node < 0:
             merged.proposals.setdefault(place, proposal)

@@ -97,5 +97,6 @@ _CONVERSIONS: dict[str, Callable[[Any, str], Any]] = {
     "messages_json": read_plain,
     "tools_json": read_plain,
     "tool_choice_json": read_plain,
+    "prediction": lambda text, _: {"type": "content", "content": text},
 }
 """Conversions of fields whose values JSON writes in another form."""

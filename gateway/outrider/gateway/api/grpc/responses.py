@@ -108,12 +108,13 @@ class ResponseWriter:
 
 
 def _usage(usage: Usage) -> pb.Usage:
+    accepted, rejected = usage.told_guesses
     return pb.Usage(
         prompt_tokens=usage.prompt_tokens,
         completion_tokens=usage.completion_tokens,
         cached_tokens=usage.cached_tokens,
-        accepted_tokens=usage.accepted_tokens,
-        rejected_tokens=usage.rejected_tokens,
+        accepted_tokens=accepted,
+        rejected_tokens=rejected,
     )
 
 

@@ -206,7 +206,13 @@ def _total(frames: Sequence[Frame], answers: int) -> Usage:
         sum(usage.rejected_tokens for usage in used),
         sum(usage.steps for usage in used),
         any(usage.lossy for usage in used),
+        predicted=_total_predicted([usage.predicted for usage in used]),
     )
+
+
+def _total_predicted(counts: Sequence[tuple[int, int] | None]) -> tuple[int, int] | None:
+    known = [each for each in counts if each is not None]
+    return (sum(right for right, _ in known), sum(wrong for _, wrong in known)) if known else None
 
 
 def _speculation(usage: Usage) -> SpeculationMetrics:
@@ -229,5 +235,5 @@ def _usage(usage: Usage) -> UsageBody:
         usage.completion_tokens,
         usage.prompt_tokens + usage.completion_tokens,
         PromptDetails(usage.cached_tokens),
-        CompletionDetails(usage.accepted_tokens, usage.rejected_tokens),
+        CompletionDetails(*usage.told_guesses),
     )

@@ -162,6 +162,6 @@ def _usage(usage: Usage) -> ResponseUsage:
         usage.prompt_tokens,
         InputDetails(usage.cached_tokens),
         usage.completion_tokens,
-        OutputDetails(usage.accepted_tokens, usage.rejected_tokens),
+        OutputDetails(*usage.told_guesses),
         usage.prompt_tokens + usage.completion_tokens,
     )

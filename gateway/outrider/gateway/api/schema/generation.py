@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, structs
 from outrider.gateway.admission.deadlines import NO_DEADLINES, Deadlines
+from outrider.gateway.api.schema.prompts import Prediction
 from outrider.gateway.api.schema.structure import StructuredOutputs
 from outrider.gateway.request.generation import CallRules, Generation, Prompt, Structure
 from outrider.mesh.errors import InvalidRequest
@@ -62,6 +63,9 @@ class GenerationBody(SharedParameters, frozen=True, kw_only=True):
     ttft_ms: Milliseconds | None = None
     timeout_ms: Milliseconds | None = None
     coalesce: Flag = True
+    prediction: (
+        Annotated[Prediction, Meta(description='an object like {"type": "content", "content": "..."}')] | None
+    ) = None
     user: _Name | None = None
     prompt_cache_key: _Name | None = None
 
@@ -100,6 +104,7 @@ class GenerationBody(SharedParameters, frozen=True, kw_only=True):
             deadlines=self._deadlines,
             coalesce=self.coalesce and (self.seed is not None or self.temperature == 0),
             call_rules=call_rules,
+            prediction="" if self.prediction is None else self.prediction.text,
         )
 
     @property

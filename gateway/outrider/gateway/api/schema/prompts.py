@@ -43,6 +43,26 @@ def prompts(value: str | Sequence[Any], add_special: bool = True, parse_special:
     return [_tokens(value, "prompt")]
 
 
+class PredictedPart(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
+    """A part of a prediction."""
+
+    text: str
+
+
+class Prediction(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="content"):
+    """``prediction``: text that the client expects for an answer, in whole or in part."""
+
+    content: Annotated[
+        str | Annotated[list[PredictedPart], Meta(max_length=MOST_PARTS)],
+        Meta(description=f"a string or an array of up to {MOST_PARTS} text parts"),
+    ]
+
+    @property
+    def text(self) -> str:
+        """The whole text."""
+        return self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
+
+
 TemplateKwargs = Annotated[
     dict[Annotated[str, Meta(pattern="^(?!(messages|tools|documents|add_generation_prompt)$)")], Any],
     Meta(

@@ -86,7 +86,7 @@ CHAT = UnsupportedParameters(
         "functions": ([],),
         "function_call": ("none", "auto"),
     },
-    idle=_IDLE | {"prediction": ({},), "reasoning_effort": ("none",), "verbosity": ("medium",)},
+    idle=_IDLE | {"reasoning_effort": ("none",), "verbosity": ("medium",)},
 )
 RESPONSE = UnsupportedParameters(
     altering=_ALTERING
