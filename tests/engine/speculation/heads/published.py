@@ -221,7 +221,11 @@ def dspark_of_speculators(seed: int = 8) -> Published:
     return Published(config, tensors, (1, 2), {"block": 5, "markov": "gated", "confidence": "markov"})
 
 
-EAGLES: dict[str, Callable[[], Published]] = {"eagle3": eagle3, "eagle31": eagle31, "eagle3_of_speculators": eagle3_of_speculators}
+EAGLES: dict[str, Callable[[], Published]] = {
+    "eagle3": eagle3,
+    "eagle31": eagle31,
+    "eagle3_of_speculators": eagle3_of_speculators,
+}
 BLOCKS: dict[str, Callable[[], Published]] = {
     "dflash": dflash,
     "dspark": dspark,
