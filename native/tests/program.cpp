@@ -71,6 +71,13 @@ Status decode(Bench& bench, int64_t count) {
   const Status status =
       first_failure([&] { return outrider_decoder_forward(decoder, &chunk); },
                     [&] { return outrider_decoder_logits(decoder, bench.hidden.data(), rows, bench.logits.data()); });
+  if (status == OUTRIDER_OK) {  // the projection to the vocabulary, as one beside the decoder
+    const outrider_model& model = bench.model.get();
+    std::vector<float> again(bench.logits.size());
+    CHECK(outrider_decoder_project(decoder, &model.logits, bench.hidden.data(), model.hidden, rows, again.data(),
+                                   model.vocabulary) == OUTRIDER_OK);
+    CHECK(again == bench.logits);
+  }
   if (status != OUTRIDER_OK) {  // the decoder stays usable
     allocator::fail_after(-1);
     CHECK(outrider_decoder_forward(decoder, &chunk) == OUTRIDER_OK);

@@ -14,7 +14,7 @@ from outrider.native.moves import pool_fields
 from outrider.native.packing import Packing
 from outrider.native.quantized import QuantizedWeight
 from outrider.native.step import Batch, sequences_of
-from outrider.native.weights import DecoderShape, LayerWeights, Projection
+from outrider.native.weights import DecoderShape, LayerWeights, Part, Projection
 from torch import Tensor
 
 SHARED = 16 << 20
@@ -181,6 +181,14 @@ class NativeDecoder:
         checked(self._functions.outrider_decoder_logits(*args))
         return out
 
+    def beside(self, weight: Tensor) -> NativeLinear:
+        """A further weight [n, k], in float32, bfloat16 or float16, that this decoder's threads multiply.
+
+        Raises:
+            ValueError: there is no code for the weight.
+        """
+        return NativeLinear(self, weight)
+
     def embed(self, ids: Tensor) -> Tensor:
         """Float32 [n, hidden] that enters the first layer for int64 [n] ids of the vocabulary."""
         out = torch.empty(len(ids), self._shape.hidden)
@@ -219,3 +227,30 @@ class NativeDecoder:
         """Returns ``value``, which then lives as long as the decoder."""
         self._kept.append(value)
         return value
+
+
+class NativeLinear:
+    """A weight beside a decoder's: [rows, k] to float32 [rows, n], by the thread that runs the decoder's steps.
+
+    Attributes:
+        dtype: of rows and results.
+        in_features: k, a multiple of 16.
+        out_features: n.
+    """
+
+    def __init__(self, decoder: NativeDecoder, weight: Tensor) -> None:
+        self.out_features, self.in_features = weight.shape
+        if self.in_features % 16:
+            raise ValueError(f"a weight of {self.in_features} input features; they must be a multiple of 16")
+        self.dtype, self._decoder = torch.float32, decoder
+        self._packing = Packing(decoder.library, lambda size: torch.empty(size, dtype=torch.uint8), 1)
+        self._projection = ffi.new("outrider_projection *", self._packing.projection(Projection((Part(weight),))))
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """[rows, n]; `MemoryError` where there is no room."""
+        x = x.contiguous()
+        out = torch.empty(len(x), self.out_features)
+        sizes = self.in_features, len(x), data_pointer(out), self.out_features
+        functions = self._decoder.library.functions
+        checked(functions.outrider_decoder_project(self._decoder.handle, self._projection, data_pointer(x), *sizes))
+        return out

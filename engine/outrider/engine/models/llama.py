@@ -22,7 +22,7 @@ from outrider.engine.pages.kv_dtype import chosen_kv_dtype
 from outrider.kernels.backend import BackendError, takes_triton
 from outrider.kernels.batch import RaggedBatch
 from outrider.kernels.invariance import NotInvariant
-from outrider.kernels.linear import Quantization
+from outrider.kernels.linear import Linear, Quantization, pack
 from outrider.kernels.pool import KvPool
 from outrider.kernels.shapes import ModelShape
 from outrider.kernels.tree_attention import check_attention
@@ -255,6 +255,13 @@ class LlamaModel:
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits, float32 [n, vocab_size], of rows [n, hidden_size] from `forward`."""
         return self._forward.logits(hidden)
+
+    def beside(self, weight: Tensor) -> Linear:
+        """The quickest form of a weight [out_features, in_features] of a model that runs in turn with this one."""
+        compiled = self.compiled
+        if compiled is None or weight.shape[1] % 16:
+            return pack(weight, few_rows=True)
+        return compiled.beside(weight.to(self.dtype))
 
     def embed(self, ids: Tensor) -> Tensor:
         """Float32 [n, hidden_size] that enters the first layer for int64 [n] ids of the vocabulary."""

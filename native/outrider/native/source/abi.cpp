@@ -93,6 +93,14 @@ outrider_status outrider_decoder_logits(outrider_decoder* decoder, const float* 
   });
 }
 
+outrider_status outrider_decoder_project(outrider_decoder* decoder, const outrider_projection* projection,
+                                         const float* from, int64_t k, int64_t rows, float* out, int64_t n) noexcept {
+  return guarded([&] {
+    decoder->project(*projection, from, k, rows, out, n);
+    return OUTRIDER_OK;
+  });
+}
+
 void outrider_decoder_embed(const outrider_decoder* decoder, const int64_t* ids, int64_t rows, float* out) noexcept {
   decoder->embeddings(ids, rows, out);
 }

@@ -34,13 +34,17 @@ class Decoder {
   }
 
   void logits(const float* hidden, int64_t rows, float* out) {
-    const int64_t vocabulary = m_.vocabulary, width = round_up(vocabulary, BLOCK);
-    Team::Help help(team_, rows * macs_of(m_.logits) >= m_.shared);
-    if (vocabulary == width) return matmul(m_.logits, hidden, m_.hidden, rows, out, width);
+    project(m_.logits, hidden, m_.hidden, rows, out, m_.vocabulary);
+  }
+
+  // [rows, n] of rows [rows, k].
+  void project(const Projection& projection, const float* from, int64_t k, int64_t rows, float* out, int64_t n) {
+    const int64_t width = round_up(n, BLOCK);
+    Team::Help help(team_, rows * macs_of(projection) >= m_.shared);
+    if (n == width) return matmul(projection, from, k, rows, out, width);
     float* padded = wide_.need(rows * width);
-    matmul(m_.logits, hidden, m_.hidden, rows, padded, width);
-    for (int64_t r = 0; r < rows; r++)
-      std::memcpy(out + r * vocabulary, padded + r * width, vocabulary * sizeof(float));
+    matmul(projection, from, k, rows, padded, width);
+    for (int64_t r = 0; r < rows; r++) std::memcpy(out + r * n, padded + r * width, n * sizeof(float));
   }
 
   void embeddings(const int64_t* ids, int64_t rows, float* out) const {

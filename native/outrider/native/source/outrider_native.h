@@ -187,6 +187,10 @@ outrider_status outrider_decoder_forward(outrider_decoder* decoder, const outrid
 /* float32 [rows, vocabulary] of [rows, hidden] that `forward` wrote. */
 outrider_status outrider_decoder_logits(outrider_decoder* decoder, const float* hidden, int64_t rows,
                                         float* out) OUTRIDER_NOEXCEPT;
+/* float32 [rows, n] of rows [rows, k]: a further projection, of n output features, by the decoder's threads. */
+outrider_status outrider_decoder_project(outrider_decoder* decoder, const outrider_projection* projection,
+                                         const float* from, int64_t k, int64_t rows, float* out,
+                                         int64_t n) OUTRIDER_NOEXCEPT;
 /* float32 [rows, hidden] of ids of the vocabulary: what enters the first layer. */
 void outrider_decoder_embed(const outrider_decoder* decoder, const int64_t* ids, int64_t rows,
                             float* out) OUTRIDER_NOEXCEPT;

@@ -14,6 +14,7 @@ from outrider.engine.speculation.heads.block import BlockHead
 from outrider.engine.speculation.heads.decoder import Attend, attend_masked
 from outrider.engine.speculation.heads.eagle import EagleHead
 from outrider.engine.speculation.heads.files import load_head, save_head
+from outrider.native.decoder import NativeLinear
 from torch import Tensor
 
 from tests.engine.speculation.heads.plain import PlainBlock, PlainEagle
@@ -144,3 +145,11 @@ def test_gradients_reach_every_tensor(
     loss_of(trained, *text).backward()
     unreached = [name for name, tensor in leaves.items() if tensor.grad is None or not tensor.grad.abs().sum()]
     assert not unreached
+
+
+@pytest.mark.parametrize("inputs", [48, 40])
+def test_a_weight_beside_the_target_multiplies_as_by_torch(target: LlamaModel, inputs: int) -> None:
+    weight, rows = torch.randn(70, inputs), torch.randn(5, inputs)
+    linear = target.beside(weight)
+    assert isinstance(linear, NativeLinear) == (target.compiled is not None and not inputs % 16)
+    close(linear(rows), rows @ weight.T)

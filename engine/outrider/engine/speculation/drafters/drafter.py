@@ -13,6 +13,7 @@ from outrider.engine.models.config import ModelConfig
 from outrider.engine.sampling import Sampling
 from outrider.engine.speculation.trees.tree import DraftTree
 from outrider.engine.store import Shipped
+from outrider.kernels.linear import Linear
 from torch import Tensor
 
 
@@ -33,6 +34,10 @@ class Target(Protocol):
 
     def embed(self, ids: Tensor) -> Tensor:
         """Float32 [n, hidden_size] that enters the first layer for int64 [n] ids."""
+        ...
+
+    def beside(self, weight: Tensor) -> Linear:
+        """The quickest form of a weight [out_features, in_features] of the drafter's, to use between steps."""
         ...
 
 

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 import torch
 from outrider.engine.models.rotary import frequencies
 from outrider.engine.speculation.heads.shape import HeadShape
-from outrider.kernels.linear import Linear, pack
+from outrider.kernels.linear import Linear
 from torch import Tensor
 from torch.nn import functional
 
@@ -63,21 +63,22 @@ class Head(Generic[ShapeT]):
         assert self._output is not None
         return self._output(rows)
 
-    def pack(self) -> None:
-        """Keeps the weights of matmuls in the form that is quickest for few rows, and no longer in `tensors`.
+    def pack(self, make: Callable[[Tensor], Linear]) -> None:
+        """Multiplies by what ``make`` makes of the weights, which `tensors` then holds no longer.
 
         The head then serves; it can neither be trained nor written.
         """
         for name in [name for name, tensor in self.tensors.items() if tensor.ndim == 2 and name not in _TABLES]:
-            own = name.removesuffix(".weight")
-            self._packed[own] = pack(self.tensors.pop(name), self.tensors.pop(f"{own}.bias", None), few_rows=True)
+            self._packed[name.removesuffix(".weight")] = make(self.tensors.pop(name))
 
     def linear(self, name: str, rows: Tensor) -> Tensor:
         """Float32 product of rows and the weight of ``name``, with its bias if there is one."""
+        bias = self.tensors.get(f"{name}.bias")
         if (packed := self._packed.get(name)) is not None:
-            return packed(rows.flatten(0, -2).to(packed.dtype)).float().view(*rows.shape[:-1], -1)
+            found = packed(rows.flatten(0, -2).to(packed.dtype)).float().view(*rows.shape[:-1], -1)
+            return found if bias is None else found + bias
         weight = self.tensors[f"{name}.weight"]
-        return functional.linear(rows.to(weight.dtype), weight, self.tensors.get(f"{name}.bias")).float()
+        return functional.linear(rows.to(weight.dtype), weight, bias).float()
 
     def norm(self, name: str, rows: Tensor) -> Tensor:
         """Rows over their root mean square, times the weight of ``name`` (Zhang, Sennrich 2019)."""
@@ -139,6 +140,8 @@ def attend_masked(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None
         value: of the keys.
         mask: bool [..., rows, seen], what each row sees; None for everything.
     """
+    if query.ndim == 3:  # torch's quick kernels need a batch
+        return attend_masked(query[None], key[None], value[None], None if mask is None else mask[None])[0]
     query, key, value = (part.transpose(-3, -2) for part in (query, key, value))
     mask = None if mask is None else mask.unsqueeze(-3)
     attended = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, enable_gqa=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -31,6 +32,7 @@ from outrider.engine.speculation.heads.decoder import Rows
 from outrider.engine.speculation.heads.eagle import EagleHead
 from outrider.engine.speculation.heads.files import load_head
 from outrider.engine.speculation.trees.tree import DraftTree
+from outrider.kernels.linear import pack
 from torch import Tensor
 
 _OPTIONS = ("model", "layers", "whole", *Growth.__dataclass_fields__)
@@ -76,7 +78,7 @@ class HeadDrafter(Drafter):
             )
         except ModelError as error:
             raise DrafterError(str(error)) from None
-        head.pack()
+        head.pack(partial(pack, few_rows=True) if target is None else target.beside)
         if not (head.shape.own_embedding and head.shape.own_output):
             context.needed_target(f"{layout.kind} {self.name}")
         self.head, self.context_length = head, context.context_length
