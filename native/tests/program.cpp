@@ -72,6 +72,7 @@ Status decode(Bench& bench, int64_t count) {
       first_failure([&] { return outrider_decoder_forward(decoder, &chunk); },
                     [&] { return outrider_decoder_logits(decoder, bench.hidden.data(), rows, bench.logits.data()); });
   if (status == OUTRIDER_OK) {  // the projection to the vocabulary, as one beside the decoder
+    allocator::fail_after(-1);
     const outrider_model& model = bench.model.get();
     std::vector<float> again(bench.logits.size());
     CHECK(outrider_decoder_project(decoder, &model.logits, bench.hidden.data(), model.hidden, rows, again.data(),
