@@ -43,7 +43,7 @@ class Teacher:
     @torch.no_grad()
     def truth(self, last: Tensor, at: Tensor) -> Tensor:
         """The target's own scores [..., draft_vocabulary] at places ``at`` [...] of ``last`` [length, hidden_size]."""
-        rows, inverse = at.clamp(max=len(last) - 1).unique(return_inverse=True)
+        rows, inverse = torch.unique(at.clamp(max=len(last) - 1), return_inverse=True)
         return self.score(last[rows])[inverse]
 
     def knows(self, ids: Tensor, at: Tensor) -> Tensor:
