@@ -43,8 +43,7 @@ class Teacher:
     @torch.no_grad()
     def truth(self, last: Tensor, at: Tensor) -> Tensor:
         """The target's own scores [..., draft_vocabulary] at places ``at`` [...] of ``last`` [length, hidden_size]."""
-        places = at.clamp(max=len(last) - 1)
-        rows, inverse = places.unique(return_inverse=True)  # type: ignore[no-untyped-call] # torch's
+        rows, inverse = torch.unique(at.clamp(max=len(last) - 1), return_inverse=True)
         return self.score(last[rows])[inverse]
 
     def knows(self, ids: Tensor, at: Tensor) -> Tensor:
