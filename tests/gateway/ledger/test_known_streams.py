@@ -11,11 +11,14 @@ from typing import Any, cast
 
 import httpx
 import pytest
+from outrider.gateway.abuse import Watch
+from outrider.gateway.admission.body_turns import BodyTurns
 from outrider.gateway.admission.caller import Caller, OwnedLimits
 from outrider.gateway.admission.memory_limits import MemoryStore
-from outrider.gateway.admission.reservation import Admission
+from outrider.gateway.admission.reservation import Admission, Counters
 from outrider.gateway.ledger.record import Key, Record
 from outrider.gateway.observer.request_observer import Observers
+from outrider.gateway.observer.tenant_labels import TenantLabels
 from outrider.gateway.request.in_flight import Flights
 from outrider.gateway.routing.job import Job
 from outrider.gateway.settings import GatewaySettings
@@ -64,7 +67,7 @@ async def test_a_stream_is_known_everywhere_before_anybody_is_told_of_it(flights
     served = flights.verifiers.models.find(MODEL, caller.may_use)
     job = Job(key.request, served, [1, 2, 3], SamplingParams(seed=1, max_tokens=8).to_proto(), Speculation(), caller)
     record = Record.of([job], created=1, seed=1, lingers=False, shape=b"")
-    flight = await flights.begin(key, [job], record, _admission(), resumable=True)
+    flight = await flights.begin(key, [job], record, _admission(Caller(), MemoryStore(Bus())), resumable=True)
     assert flight.recording.recorded
     await flights.end(flight)
 
@@ -109,7 +112,7 @@ async def test_a_stream_that_is_deleted_while_it_is_being_resumed_is_not_generat
         assert (await http.delete(f"{other.url}/v1/streams/{begun.request}")).status_code == 204
     await eventually(lambda: flights.catalog.ledger.why_lacking is None)
     with pytest.raises(NotFound):
-        await flights.resume(key, *found, _admission())
+        await flights.resume(key, *found, _admission(Caller(), MemoryStore(Bus())))
     assert len(flights) == 0
 
 
@@ -180,7 +183,7 @@ async def test_a_flight_gives_its_slots_back_though_its_streams_cannot_be_closed
             Job(f"{key.request}{choice}", served, [1, 2, 3], sampling, Speculation(), caller) for choice in ("", "-1")
         ]
         record = Record.of(jobs, created=1, seed=1, lingers=False, shape=b"")
-        flight = await flights.begin(key, jobs, record, Admission(caller, store, {}), resumable=False)
+        flight = await flights.begin(key, jobs, record, _admission(caller, store), resumable=False)
         flight.streams = [cast(AnswerStream, _Unclosable(stream)) for stream in flight.streams]
         with pytest.raises(RuntimeError, match="the connection broke"):
             await flights.end(flight)
@@ -213,7 +216,8 @@ async def _flown(flights: Flights, key: Key, coalesce: bool) -> list[weakref.ref
     sampling = SamplingParams(seed=3, max_tokens=8).to_proto()
     job = Job(key.request, served, [1, 2, 3], sampling, Speculation(), Caller(), coalesce=coalesce)
     record = Record.of([job], created=1, seed=3, lingers=False, shape=b"")
-    flight = await flights.begin(key, [job], record, _admission(), resumable=True)
+    admission = _admission(Caller(), MemoryStore(Bus()))
+    flight = await flights.begin(key, [job], record, admission, resumable=True)
     async with aclosing(flight.frames()) as batches:
         async for _ in batches:
             pass
@@ -221,5 +225,5 @@ async def _flown(flights: Flights, key: Key, coalesce: bool) -> list[weakref.ref
     return [weakref.ref(each) for each in (flight, *flight.streams)]
 
 
-def _admission() -> Admission:
-    return Admission(Caller(), MemoryStore(Bus()), {})
+def _admission(caller: Caller, store: MemoryStore) -> Admission:
+    return Admission(caller, Counters(store, BodyTurns(), Watch(), TenantLabels([])), {})

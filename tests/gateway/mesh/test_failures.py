@@ -214,6 +214,8 @@ async def test_a_gateway_ends_its_streams_before_it_stops(mesh: Stack, expected:
         gateway.terminate()
         while (told := httpx.get(f"{url}/readyz")).status_code == 200:
             time.sleep(0.02)
+        time.sleep(1.2)  # uvicorn makes its headers anew each second
+        told = httpx.get(f"{url}/readyz")
         assert (told.status_code, told.headers["connection"]) == (503, "close")
         assert "about to end" in told.json()["error"]["message"]
 

@@ -70,7 +70,9 @@ class HttpServer:
 
     def leave(self) -> None:
         """Has every answer close its connection from now on."""
-        self._server.server_state.default_headers.append((b"connection", b"close"))
+        header = (b"connection", b"close")
+        self._server.config.encoded_headers.append(header)  # of which uvicorn makes default_headers anew each second
+        self._server.server_state.default_headers.append(header)
 
     async def drain(self) -> None:
         """Accepts no new connections, and returns when the last answer has been sent."""
