@@ -160,8 +160,8 @@ def test_a_whole_run_writes_a_head_a_card_and_a_manifest(tmp_path: Path, capsys:
     options += ["--epochs", "1", "--measured", "1", "--measured-tokens", "12", "--tokens", "100"]
     given = ["train", "--target", "pocket", "--out", str(out), "--prompts", str(file), *options]
     main(given)
-    card = capsys.readouterr().out
-    assert card.strip() == (out / "README.md").read_text().strip()
+    card = (out / "README.md").read_text()
+    assert capsys.readouterr().out.strip().endswith(card.strip())  # behind log lines, where earlier tests set those up
     assert "| text | 0 | 1 |" in card
     assert len(load_file(out / "model.safetensors")["d2t"]) == 128
     assert integrity.verify(out)
