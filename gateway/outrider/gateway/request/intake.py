@@ -129,7 +129,7 @@ class Generations:
 
     async def _jobs(self, request_id: str, generation: Generation, caller: Caller) -> list[Job]:
         """A job for each choice; the choices of one prompt are adjacent."""
-        filtering = self._flights.filtering if self._filters(caller) else None
+        filtering = self._flights.filtering if self._has_filters(caller) else None
         filters = () if filtering is None else filtering.names(generation, caller)
         self._check_tokens(generation.structure, caller)
         served = await self.find(generation.model, caller)
@@ -167,7 +167,7 @@ class Generations:
             for place, (prompt, parameters) in enumerate(choices)
         ]
 
-    def _filters(self, caller: Caller) -> bool:
+    def _has_filters(self, caller: Caller) -> bool:
         """Whether there are filters for the caller."""
         return bool(self._settings.filters) or any(owned.limits.filters for owned in caller.limits)
 

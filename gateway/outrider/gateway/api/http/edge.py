@@ -58,7 +58,10 @@ def guarded(path: str) -> bool:
 
 
 class Guard:
-    """An ASGI application around the routes: each `guarded` request gets an `Admission` in its state."""
+    """An ASGI application around the routes.
+
+    Each `guarded` request gets an `Admission` in its state, and whether its headers hold parameters of a generation.
+    """
 
     def __init__(self, routes: ASGIApp, access: AccessControl) -> None:
         self._routes, self._access = routes, access
@@ -70,17 +73,14 @@ class Guard:
         state, counts = scope["state"], scope["method"] in _COUNTED
         async with self._access.admitted(sender_of(scope, "http"), state["headers"], counts=counts) as admission:
             state["admission"] = admission
+            state["has_parameters"] = any(name.startswith(_PARAMETERS) for name, _ in scope["headers"])
             await self._routes(scope, receive, send)
 
 
 def sender_of(scope: Scope, api: str) -> Sender:
-    """The sender of a request that came over ``api``; raises `InvalidRequest` for several keys.
-
-    Notes in the request's state whether there are headers with parameters of a generation.
-    """
+    """The sender of a request that came over ``api``; raises `InvalidRequest` for several keys."""
     single: dict[bytes, str] = {}
-    forwarded, state = [], scope["state"]
-    state["has_parameters"] = False
+    forwarded = []
     for name, value in scope["headers"]:
         if name in _SINGLE:
             if name in single:
@@ -89,11 +89,9 @@ def sender_of(scope: Scope, api: str) -> Sender:
             single[name] = value.decode("latin-1")
         elif name == b"x-forwarded-for":
             forwarded.append(value.decode("latin-1"))
-        elif name.startswith(_PARAMETERS):
-            state["has_parameters"] = True
     authorization, api_key = (single.get(name, "") for name in _SINGLE)
     peer = scope["client"][0] if scope.get("client") else ""
-    return Sender(api, peer, authorization, api_key, forwarded, state["request_id"])
+    return Sender(api, peer, authorization, api_key, forwarded, scope["state"]["request_id"])
 
 
 _log = get_logger("http")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from itertools import accumulate
 from typing import Any, TypeVar
 
 import msgspec
-from outrider.gateway.admission.body_turns import SMALL, Arrival, BodyTurns
+from outrider.gateway.admission.body_turns import SMALL, Arrival
 from outrider.gateway.admission.reservation import Admission
 from outrider.gateway.errors import TimedOut, TooLarge, WrongContentType, WrongEncoding
 from outrider.mesh.errors import InvalidRequest
@@ -29,7 +29,7 @@ VALUES = 1_100_000
 STRINGS = 200_000
 """Most strings, names of members included."""
 
-_SHOWN = 100
+_SHOWN_NAME = 100
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 """Maps opening brackets to +1 and closing brackets to -1, as signed bytes."""
 _OTHERS = bytes(byte for byte in range(256) if byte not in b'[]{}:,"')
@@ -45,7 +45,7 @@ def require_plain(data: bytes, name: str = "the body") -> None:
     if opened > DEPTH or many:
         _require_shape(_outside_strings(data, name), name)
     if (name_twice := _MEMBER_NAMES.first_duplicate(data, name)) is not None:
-        raise InvalidRequest(f"{name_twice[:_SHOWN]} is given twice: give it once", param=name_twice[:_SHOWN])
+        raise InvalidRequest(f"{name_twice[:_SHOWN_NAME]} is given twice: give it once", param=name_twice[:_SHOWN_NAME])
 
 
 def read_plain(text: str, name: str) -> Any:
@@ -131,13 +131,11 @@ async def read_body(request: Request, limit: int) -> bytes:
     _require_json(request)
     _require_plain_coding(request)
     admission: Admission | None = getattr(request.state, "admission", None)
-    if int(request.headers.get("content-length", SMALL + 1)) <= SMALL:
-        body = await _read(request, limit, None)
-        require_plain(body)
-        return body
-    with admission.arriving() if admission is not None else BodyTurns().arriving("") as arrival:
+    small = int(request.headers.get("content-length", SMALL + 1)) <= SMALL
+    with nullcontext() if small or admission is None else admission.arriving() as arrival:
         body = await _read(request, limit, arrival)
-        await arrival.turn()
+        if arrival is not None:
+            await arrival.turn()
     require_plain(body)
     return body
 
