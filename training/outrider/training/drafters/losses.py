@@ -32,7 +32,7 @@ class Result:
 
     Attributes:
         loss: mean over the guesses.
-        right: by place, guesses that had the target's likeliest token first, like all before them.
+        runs: by row [n], how many guesses in a row, from the first, had the target's likeliest token first.
         shared: by place, the sum over guesses of the probability that head and target have in common.
         count: by place, guesses.
     """
