@@ -117,9 +117,6 @@ def test_files_that_are_damaged_or_of_another_kind_are_refused(target: LlamaMode
     dflash().save(tmp_path / "text")
     (tmp_path / "text" / "config.json").write_text("{")
     assert "is not JSON" in refusal(tmp_path / "text", target)
-    (tmp_path / "head.gguf").write_bytes(b"GGUF")
-    assert "is in GGUF; heads are read from a directory" in refusal(tmp_path / "head.gguf", target)
-    assert "is in GGUF" in refusal(tmp_path, target)
     assert "config.json cannot be read" in refusal(tmp_path / "nowhere", target)
 
 

@@ -67,7 +67,7 @@ class GgufCheckpoint:
             raise ModelError(
                 f"{self._file.path}: {own} has the type {place.type.name}; one of {', '.join(PLAIN)} is allowed"
             )
-        order = self._order(name, place.shape[0])
+        order = self._order(name)
         found = weight(self._file, place)
         return found if order is None else Reordered(found, order)
 
@@ -96,18 +96,23 @@ class GgufCheckpoint:
     def _plain(self, name: str, found: Tensor) -> Tensor:
         if self._architecture == "gemma3" and name.endswith("norm.weight"):
             return found.float() - 1
-        order = self._order(name, len(found))
+        order = self._order(name)
         return found if order is None else found[order]
 
-    def _order(self, name: str, rows: int) -> Tensor | None:
+    def _order(self, name: str) -> Tensor | None:
         """The order in which a tensor's rows are those of Hugging Face; None if they are as they lie in the file."""
         part = name.split(".")[-2]
         if self._architecture != "llama" or part not in self._heads:
             return None
-        heads = self._heads[part]
-        if rows % (2 * heads):
-            raise ModelError(f"{self._file.path}: {self._places[name][0]} has {rows} rows for {heads} heads")
-        return torch.arange(rows).view(heads, -1, 2).transpose(1, 2).flatten()
+        return rotary_order(self._file, self._places[name][0], self._heads[part])
+
+
+def rotary_order(file: GgufFile, name: str, heads: int) -> Tensor:
+    """The order that gives the rows of queries or keys back, which converters of Llama's models reorder for RoPE."""
+    rows = file.tensors[name].shape[0]
+    if rows % (2 * heads):
+        raise ModelError(f"{file.path}: {name} has {rows} rows for {heads} heads")
+    return torch.arange(rows).view(heads, -1, 2).transpose(1, 2).flatten()
 
 
 def _heads(file: GgufFile, architecture: str) -> dict[str, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -68,6 +68,9 @@ class Metadata:
 
     def __contains__(self, key: str) -> bool:
         return key in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
 
     def value(self, key: str) -> Any:
         """The value as a number, a truth value, a string, or a sequence of these; None if absent.

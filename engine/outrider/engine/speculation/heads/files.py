@@ -1,4 +1,4 @@
-"""Reads heads from directories and writes them."""
+"""Reads heads from directories and GGUF files, and writes them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from outrider.engine.errors import ModelError
 from outrider.engine.models.checkpoint import Checkpoint
 from outrider.engine.models.config import ModelConfig
 from outrider.engine.models.fields import Fields
+from outrider.engine.models.gguf.header import is_gguf
 from outrider.engine.speculation.heads.block import BlockHead
 from outrider.engine.speculation.heads.decoder import Rows
 from outrider.engine.speculation.heads.eagle import EagleHead
+from outrider.engine.speculation.heads.gguf import HeadFile
 from outrider.engine.speculation.heads.layout import Layout, canonical, read_layout
 from outrider.engine.speculation.heads.shape import BlockShape, EagleShape, HeadShape
 from safetensors.torch import save_file
@@ -33,10 +35,10 @@ def load_head(
     dtype: torch.dtype = torch.float32,
     device: torch.device | str = "cpu",
 ) -> tuple[EagleHead | BlockHead, Layout]:
-    """The head of a directory, and what it is.
+    """The head of a directory or GGUF file, and what it is.
 
     Args:
-        directory: directory with config.json and safetensors.
+        directory: directory with config.json and safetensors, or a GGUF file.
         target: configuration of the target.
         embed: the target's embedding (see `outrider.engine.speculation.heads.decoder.Head`).
         output: the target's output layer.
@@ -47,11 +49,12 @@ def load_head(
     Raises:
         ModelError: there is no head that can be read, a file is damaged, or the head is for another target.
     """
-    if directory.suffix == ".gguf" or (
-        directory.is_dir() and not (directory / "config.json").exists() and _gguf(directory)
-    ):
-        raise ModelError(f"{directory} is in GGUF; heads are read from a directory with config.json and safetensors")
-    fields, checkpoint = Fields.read(directory / "config.json"), Checkpoint(directory)
+    checkpoint: Checkpoint | HeadFile
+    if is_gguf(directory):
+        checkpoint = HeadFile(directory)
+        fields = checkpoint.fields
+    else:
+        fields, checkpoint = Fields.read(directory / "config.json"), Checkpoint(directory)
     names = {canonical(name): name for name in checkpoint.names}
     layout = read_layout(fields, names, target, layers)
     shape, sizes = layout.shape, layout.shape.sizes()
@@ -70,11 +73,9 @@ def load_head(
     return BlockHead(shape, tensors, *parts), layout
 
 
-def _gguf(directory: Path) -> bool:
-    return any(directory.glob("*.gguf"))
-
-
-def _targets(directory: Path, checkpoint: Checkpoint, names: dict[str, str], shape: HeadShape) -> Tensor | None:
+def _targets(
+    directory: Path, checkpoint: Checkpoint | HeadFile, names: dict[str, str], shape: HeadShape
+) -> Tensor | None:
     """The target's ids of a smaller draft vocabulary; the tensor d2t has their distances from the head's."""
     size = shape.draft_vocabulary
     if "d2t" not in names and size == shape.vocabulary:
