@@ -58,7 +58,7 @@ export interface Common {
   stop_token_ids: number[];
   ignore_eos: boolean;
   structured_outputs: StructuredOutputs;
-  speculation: "off" | { drafters?: string[]; max_nodes?: number };
+  speculation: "off" | { drafters?: string[]; max_nodes?: number; private?: boolean };
   priority: number;
   coalesce: boolean;
   prediction: Prediction;

@@ -229,6 +229,7 @@ class ProposerService(Service, pb_grpc.ProposerServicer):
             opened.prompt,
             opened.proposes,
             opened.replacement,
+            private=opened.private,
         )
         self._thread.post(lambda drafter: drafter.open(number, opening))
 

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from outrider.v1 import sampling_pb2 as outrider_dot_v1_dot_sampling__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aoutrider/v1/proposer.proto\x12\x0boutrider.v1\x1a\x1aoutrider/v1/sampling.proto\"\xd8\x01\n\x0c\x44raftRequest\x12)\n\x05hello\x18\x01 \x01(\x0b\x32\x1a.outrider.v1.VerifierHello\x12\'\n\x05opens\x18\x02 \x03(\x0b\x32\x18.outrider.v1.OpenSession\x12*\n\x07\x63ommits\x18\x03 \x03(\x0b\x32\x19.outrider.v1.CommitTokens\x12\x0e\n\x06\x63loses\x18\x04 \x03(\r\x12\r\n\x05rests\x18\x05 \x03(\r\x12)\n\x06states\x18\x06 \x03(\x0b\x32\x19.outrider.v1.HiddenStates\"5\n\rVerifierHello\x12\x10\n\x08instance\x18\x01 \x01(\t\x12\x12\n\nvocabulary\x18\x02 \x01(\t\"\xcc\x01\n\x0bOpenSession\x12\x0f\n\x07session\x18\x01 \x01(\r\x12\x0e\n\x06tokens\x18\x02 \x01(\x0c\x12-\n\x08sampling\x18\x03 \x01(\x0b\x32\x1b.outrider.v1.SamplingParams\x12\x11\n\tmax_nodes\x18\x04 \x01(\x05\x12\x0e\n\x06tenant\x18\x05 \x01(\t\x12\x0e\n\x06prompt\x18\x06 \x01(\r\x12\x10\n\x08proposes\x18\x07 \x01(\x08\x12\x13\n\x0breplacement\x18\x08 \x01(\x08\x12\x13\n\x0btraceparent\x18\t \x01(\t\"?\n\x0c\x43ommitTokens\x12\x0f\n\x07session\x18\x01 \x01(\r\x12\x0e\n\x06length\x18\x02 \x01(\r\x12\x0e\n\x06tokens\x18\x03 \x01(\x0c\">\n\x0cHiddenStates\x12\x0f\n\x07session\x18\x01 \x01(\r\x12\r\n\x05start\x18\x02 \x01(\r\x12\x0e\n\x06states\x18\x03 \x01(\x0c\"\\\n\rDraftResponse\x12)\n\x05hello\x18\x01 \x01(\x0b\x32\x1a.outrider.v1.ProposerHello\x12 \n\x05trees\x18\x02 \x03(\x0b\x32\x11.outrider.v1.Tree\"i\n\rProposerHello\x12\x10\n\x08instance\x18\x01 \x01(\t\x12\x0f\n\x07\x64rafter\x18\x02 \x01(\t\x12\x16\n\x0e\x63ontext_length\x18\x03 \x01(\x05\x12\x0e\n\x06layers\x18\x04 \x03(\r\x12\r\n\x05whole\x18\x05 \x01(\x08\"\x87\x01\n\x04Tree\x12\x0f\n\x07session\x18\x01 \x01(\r\x12\x0e\n\x06length\x18\x02 \x01(\r\x12\x0e\n\x06tokens\x18\x03 \x01(\x0c\x12\x0f\n\x07parents\x18\x04 \x01(\x0c\x12\x13\n\x0b\x63onfidences\x18\x05 \x01(\x0c\x12(\n\tproposals\x18\x06 \x03(\x0b\x32\x15.outrider.v1.Proposal\"T\n\x08Proposal\x12\x0c\n\x04node\x18\x01 \x01(\x11\x12\x0e\n\x06tokens\x18\x02 \x01(\x0c\x12\x15\n\rprobabilities\x18\x03 \x01(\x0c\x12\x13\n\x0breplacement\x18\x04 \x01(\x08\x32N\n\x08Proposer\x12\x42\n\x05\x44raft\x12\x19.outrider.v1.DraftRequest\x1a\x1a.outrider.v1.DraftResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aoutrider/v1/proposer.proto\x12\x0boutrider.v1\x1a\x1aoutrider/v1/sampling.proto\"\xd8\x01\n\x0c\x44raftRequest\x12)\n\x05hello\x18\x01 \x01(\x0b\x32\x1a.outrider.v1.VerifierHello\x12\'\n\x05opens\x18\x02 \x03(\x0b\x32\x18.outrider.v1.OpenSession\x12*\n\x07\x63ommits\x18\x03 \x03(\x0b\x32\x19.outrider.v1.CommitTokens\x12\x0e\n\x06\x63loses\x18\x04 \x03(\r\x12\r\n\x05rests\x18\x05 \x03(\r\x12)\n\x06states\x18\x06 \x03(\x0b\x32\x19.outrider.v1.HiddenStates\"5\n\rVerifierHello\x12\x10\n\x08instance\x18\x01 \x01(\t\x12\x12\n\nvocabulary\x18\x02 \x01(\t\"\xdd\x01\n\x0bOpenSession\x12\x0f\n\x07session\x18\x01 \x01(\r\x12\x0e\n\x06tokens\x18\x02 \x01(\x0c\x12-\n\x08sampling\x18\x03 \x01(\x0b\x32\x1b.outrider.v1.SamplingParams\x12\x11\n\tmax_nodes\x18\x04 \x01(\x05\x12\x0e\n\x06tenant\x18\x05 \x01(\t\x12\x0e\n\x06prompt\x18\x06 \x01(\r\x12\x10\n\x08proposes\x18\x07 \x01(\x08\x12\x13\n\x0breplacement\x18\x08 \x01(\x08\x12\x13\n\x0btraceparent\x18\t \x01(\t\x12\x0f\n\x07private\x18\n \x01(\x08\"?\n\x0c\x43ommitTokens\x12\x0f\n\x07session\x18\x01 \x01(\r\x12\x0e\n\x06length\x18\x02 \x01(\r\x12\x0e\n\x06tokens\x18\x03 \x01(\x0c\">\n\x0cHiddenStates\x12\x0f\n\x07session\x18\x01 \x01(\r\x12\r\n\x05start\x18\x02 \x01(\r\x12\x0e\n\x06states\x18\x03 \x01(\x0c\"\\\n\rDraftResponse\x12)\n\x05hello\x18\x01 \x01(\x0b\x32\x1a.outrider.v1.ProposerHello\x12 \n\x05trees\x18\x02 \x03(\x0b\x32\x11.outrider.v1.Tree\"i\n\rProposerHello\x12\x10\n\x08instance\x18\x01 \x01(\t\x12\x0f\n\x07\x64rafter\x18\x02 \x01(\t\x12\x16\n\x0e\x63ontext_length\x18\x03 \x01(\x05\x12\x0e\n\x06layers\x18\x04 \x03(\r\x12\r\n\x05whole\x18\x05 \x01(\x08\"\x87\x01\n\x04Tree\x12\x0f\n\x07session\x18\x01 \x01(\r\x12\x0e\n\x06length\x18\x02 \x01(\r\x12\x0e\n\x06tokens\x18\x03 \x01(\x0c\x12\x0f\n\x07parents\x18\x04 \x01(\x0c\x12\x13\n\x0b\x63onfidences\x18\x05 \x01(\x0c\x12(\n\tproposals\x18\x06 \x03(\x0b\x32\x15.outrider.v1.Proposal\"T\n\x08Proposal\x12\x0c\n\x04node\x18\x01 \x01(\x11\x12\x0e\n\x06tokens\x18\x02 \x01(\x0c\x12\x15\n\rprobabilities\x18\x03 \x01(\x0c\x12\x13\n\x0breplacement\x18\x04 \x01(\x08\x32N\n\x08Proposer\x12\x42\n\x05\x44raft\x12\x19.outrider.v1.DraftRequest\x1a\x1a.outrider.v1.DraftResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,19 +37,19 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_VERIFIERHELLO']._serialized_start=290
   _globals['_VERIFIERHELLO']._serialized_end=343
   _globals['_OPENSESSION']._serialized_start=346
-  _globals['_OPENSESSION']._serialized_end=550
-  _globals['_COMMITTOKENS']._serialized_start=552
-  _globals['_COMMITTOKENS']._serialized_end=615
-  _globals['_HIDDENSTATES']._serialized_start=617
-  _globals['_HIDDENSTATES']._serialized_end=679
-  _globals['_DRAFTRESPONSE']._serialized_start=681
-  _globals['_DRAFTRESPONSE']._serialized_end=773
-  _globals['_PROPOSERHELLO']._serialized_start=775
-  _globals['_PROPOSERHELLO']._serialized_end=880
-  _globals['_TREE']._serialized_start=883
-  _globals['_TREE']._serialized_end=1018
-  _globals['_PROPOSAL']._serialized_start=1020
-  _globals['_PROPOSAL']._serialized_end=1104
-  _globals['_PROPOSER']._serialized_start=1106
-  _globals['_PROPOSER']._serialized_end=1184
+  _globals['_OPENSESSION']._serialized_end=567
+  _globals['_COMMITTOKENS']._serialized_start=569
+  _globals['_COMMITTOKENS']._serialized_end=632
+  _globals['_HIDDENSTATES']._serialized_start=634
+  _globals['_HIDDENSTATES']._serialized_end=696
+  _globals['_DRAFTRESPONSE']._serialized_start=698
+  _globals['_DRAFTRESPONSE']._serialized_end=790
+  _globals['_PROPOSERHELLO']._serialized_start=792
+  _globals['_PROPOSERHELLO']._serialized_end=897
+  _globals['_TREE']._serialized_start=900
+  _globals['_TREE']._serialized_end=1035
+  _globals['_PROPOSAL']._serialized_start=1037
+  _globals['_PROPOSAL']._serialized_end=1121
+  _globals['_PROPOSER']._serialized_start=1123
+  _globals['_PROPOSER']._serialized_end=1201
 # @@protoc_insertion_point(module_scope)

@@ -32,7 +32,7 @@ class VerifierHello(_message.Message):
     def __init__(self, instance: _Optional[str] = ..., vocabulary: _Optional[str] = ...) -> None: ...
 
 class OpenSession(_message.Message):
-    __slots__ = ("session", "tokens", "sampling", "max_nodes", "tenant", "prompt", "proposes", "replacement", "traceparent")
+    __slots__ = ("session", "tokens", "sampling", "max_nodes", "tenant", "prompt", "proposes", "replacement", "traceparent", "private")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     SAMPLING_FIELD_NUMBER: _ClassVar[int]
@@ -42,6 +42,7 @@ class OpenSession(_message.Message):
     PROPOSES_FIELD_NUMBER: _ClassVar[int]
     REPLACEMENT_FIELD_NUMBER: _ClassVar[int]
     TRACEPARENT_FIELD_NUMBER: _ClassVar[int]
+    PRIVATE_FIELD_NUMBER: _ClassVar[int]
     session: int
     tokens: bytes
     sampling: _sampling_pb2.SamplingParams
@@ -51,7 +52,8 @@ class OpenSession(_message.Message):
     proposes: bool
     replacement: bool
     traceparent: str
-    def __init__(self, session: _Optional[int] = ..., tokens: _Optional[bytes] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., max_nodes: _Optional[int] = ..., tenant: _Optional[str] = ..., prompt: _Optional[int] = ..., proposes: _Optional[bool] = ..., replacement: _Optional[bool] = ..., traceparent: _Optional[str] = ...) -> None: ...
+    private: bool
+    def __init__(self, session: _Optional[int] = ..., tokens: _Optional[bytes] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., max_nodes: _Optional[int] = ..., tenant: _Optional[str] = ..., prompt: _Optional[int] = ..., proposes: _Optional[bool] = ..., replacement: _Optional[bool] = ..., traceparent: _Optional[str] = ..., private: _Optional[bool] = ...) -> None: ...
 
 class CommitTokens(_message.Message):
     __slots__ = ("session", "length", "tokens")

@@ -78,13 +78,15 @@ class TokenSequence(_message.Message):
     def __init__(self, ids: _Optional[bytes] = ...) -> None: ...
 
 class Speculation(_message.Message):
-    __slots__ = ("off", "drafters", "max_nodes", "return_drafts")
+    __slots__ = ("off", "drafters", "max_nodes", "return_drafts", "private")
     OFF_FIELD_NUMBER: _ClassVar[int]
     DRAFTERS_FIELD_NUMBER: _ClassVar[int]
     MAX_NODES_FIELD_NUMBER: _ClassVar[int]
     RETURN_DRAFTS_FIELD_NUMBER: _ClassVar[int]
+    PRIVATE_FIELD_NUMBER: _ClassVar[int]
     off: bool
     drafters: _containers.RepeatedScalarFieldContainer[str]
     max_nodes: int
     return_drafts: bool
-    def __init__(self, off: _Optional[bool] = ..., drafters: _Optional[_Iterable[str]] = ..., max_nodes: _Optional[int] = ..., return_drafts: _Optional[bool] = ...) -> None: ...
+    private: bool
+    def __init__(self, off: _Optional[bool] = ..., drafters: _Optional[_Iterable[str]] = ..., max_nodes: _Optional[int] = ..., return_drafts: _Optional[bool] = ..., private: _Optional[bool] = ...) -> None: ...

@@ -113,10 +113,14 @@ class SamplingParams(SharedParameters, frozen=True, kw_only=True):
 
 
 class Guessing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which drafters may guess for a request, () for all, and how many guesses of it a step verifies at most."""
+    """Which drafters may guess for a request, () for all, and how many guesses of it a step verifies at most.
+
+    Of a ``private`` request nothing is learnt for later ones, and nothing guessed from earlier ones.
+    """
 
     drafters: Annotated[tuple[str, ...], Meta(max_length=16, description="an array of up to 16 names")] = ()
     max_nodes: Annotated[int, integers(1, MOST_NODES)] | None = None
+    private: Flag = False
 
 
 class Speculation(Guessing, frozen=True, kw_only=True):

@@ -73,6 +73,7 @@ def _speculate(request: Any, fields: dict[str, Any]) -> None:
     elif speculation:
         request.speculation.drafters.extend(speculation.get("drafters", []))
         request.speculation.max_nodes = speculation.get("max_nodes") or 0
+        request.speculation.private = speculation.get("private", False)
     if fields.pop("return_drafts", False):
         request.speculation.return_drafts = True
 

@@ -75,9 +75,11 @@ class Speculation:
     Attributes:
         off: whether none may guess.
         return_drafts: whether the outputs hold the verified guesses.
+        private: whether nothing is learnt from the answer for later requests, and nothing guessed from earlier answers.
     """
 
     drafters: tuple[str, ...] = ()
     max_nodes: int | None = None
     off: bool = False
     return_drafts: bool = False
+    private: bool = False

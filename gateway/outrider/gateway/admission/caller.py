@@ -55,7 +55,8 @@ class Caller(msgspec.Struct, frozen=True):
     """A tenant, identified by one of its keys or by a token. The limits of both tenant and key or token hold.
 
     ``parse_special`` is the default for requests: whether the name of a special token in a text becomes that token.
-    ``grammar_tokens`` says whether its grammars may name special tokens; None is the gateway's setting.
+    ``grammar_tokens`` says whether its grammars may name special tokens; None is the gateway's setting. Without
+    ``learning``, requests are not guessed from earlier answers, and answers are not kept for that.
     ``credential`` is None without access control. ``scopes`` are as in `Key`.
     """
 
@@ -67,6 +68,7 @@ class Caller(msgspec.Struct, frozen=True):
     credential: Credential | None = None
     scopes: tuple[str, ...] = ()
     grammar_tokens: bool | None = None
+    learning: bool = True
 
     @property
     def actor(self) -> str:
@@ -125,6 +127,7 @@ def make_caller(tenant: Tenant, own: OwnedLimits, credential: Credential, scopes
         credential,
         scopes,
         tenant.limits.grammar_tokens if own.limits.grammar_tokens is None else own.limits.grammar_tokens,
+        tenant.limits.learning is not False and own.limits.learning is not False,
     )
 
 

@@ -142,6 +142,9 @@ class Generations:
         encoded = await self._encode_all(served, [*texts, *predicted], caller)
         prompts, prediction = encoded[: len(texts)], [token for ids in encoded[len(texts) :] for token in ids]
         lengths = _longest(served, generation, prompts, caller)
+        speculation = generation.speculation
+        if not caller.learning:
+            speculation = msgspec.structs.replace(speculation, private=True)
         choice_indices = range(generation.choices)
         choices = [
             (prompt, msgspec.structs.replace(sampling, seed=choice_seed(seed, choice), max_tokens=most).to_proto())
@@ -154,7 +157,7 @@ class Generations:
                 served=served,
                 prompt=prompt,
                 sampling=parameters,
-                speculation=generation.speculation.to_proto(),
+                speculation=speculation.to_proto(),
                 caller=caller,
                 priority=effective_priority(generation, caller),
                 session=generation.session,

@@ -196,6 +196,7 @@ class RemoteDrafting:
             prompt=opening.prompt,
             proposes=opening.proposes,
             replacement=opening.replacement,
+            private=opening.private,
             traceparent=_traceparent(session.opened.request),
         )
         link.news.set()

@@ -101,8 +101,8 @@ def drafter(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return make
 
 
-def opening(tokens: Sequence[int], tenant: str = "t", prompt: int = 0) -> Opening:
-    return Opening(tokens, Sampling(0.0), 31, tenant, prompt)
+def opening(tokens: Sequence[int], tenant: str = "t", prompt: int = 0, *, private: bool = False) -> Opening:
+    return Opening(tokens, Sampling(0.0), 31, tenant, prompt, private=private)
 
 
 def paths(tree: DraftTree) -> set[tuple[int, ...]]:
@@ -164,6 +164,34 @@ def test_guesses_come_from_a_tenants_own_answers_only(drafter: Make) -> None:
     assert (12, 13, 14) in guesses(made, 2, [500, 10, 11], "red")
     assert guesses(made, 3, [500, 10, 11], "blue") == set()
     assert guesses(made, 4, [500, 10, 11], "") == guesses(made, 5, [500, 10, 11], "red\0") == set()
+
+
+def test_nothing_is_learnt_from_private_sequences_nor_shown_to_them(drafter: Make) -> None:
+    made = drafter(tenants=1)
+    answer(made, 1, [10, 11, 12, 13, 14], "red")
+    made.open(2, opening([500, 10, 11], "red", private=True))
+    assert made.draft() == []
+    made.commit(2, 3, [20, 21, 22, 500, 10, 11])
+    (own,) = made.draft()
+    assert (20, 21, 22) in paths(own[1])
+    made.close(2)
+    made.close(2)
+    assert made.draft() == []
+    assert guesses(made, 3, [500, 20, 21], "red") == set()
+    assert (12, 13, 14) in guesses(made, 4, [500, 10, 11], "red")
+
+
+def test_a_private_sequence_leaves_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend, "choice", lambda: "native")
+    made = SuffixDrafter(DrafterContext("v", 1000, 4096))
+    assert isinstance(made._suffixes, NativeSuffixes)
+    before = made._suffixes.bytes
+    made.open(1, opening(list(range(1000)), "red", private=True))
+    made.draft()
+    assert made._suffixes.bytes > before
+    made.close(1)
+    made.draft()
+    assert made._suffixes.bytes == before
 
 
 def test_prompts_are_not_remembered(drafter: Make) -> None:

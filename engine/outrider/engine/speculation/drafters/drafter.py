@@ -127,6 +127,7 @@ class Opening:
             `outrider.engine.speculation.trees.proposals`); other guesses are then ignored.
         replacement: whether guesses have to be drawn with replacement.
         prediction: token ids of the text that the client expects for an answer; none without a prediction.
+        private: whether the drafter may keep nothing of the sequence for later ones, nor guess from earlier ones.
     """
 
     tokens: Sequence[int]
@@ -137,6 +138,7 @@ class Opening:
     proposes: bool = False
     replacement: bool = False
     prediction: Sequence[int] = ()
+    private: bool = False
 
 
 class Drafter(ABC):

@@ -12,6 +12,9 @@ from outrider.native.levels import LevelError
 from outrider.native.library import Library
 from outrider.native.suffixes import NativeSuffixes, SuffixShape
 
+_ALONE = "/"
+"""Begins the names that stand for the tenant of private sessions; no tenant's name has it."""
+
 
 class SuffixDrafter(Drafter):
     """Makes one tree for each sequence, with confidences from counts. Options: the fields of `SuffixShape`.
@@ -32,18 +35,24 @@ class SuffixDrafter(Drafter):
 
     def open(self, session: int, opening: Opening) -> None:
         """Starts guessing for a sequence."""
-        self._sessions[session] = opening.tenant
-        self._suffixes.open(session, opening.tokens, opening.prompt, opening.tenant, opening.max_nodes)
+        owner = f"{_ALONE}{session}" if opening.private else opening.tenant
+        self._sessions[session] = owner
+        self._suffixes.open(session, opening.tokens, opening.prompt, owner, opening.max_nodes)
 
     def commit(self, session: int, length: int, tokens: Sequence[int]) -> None:
         """Appends decided tokens."""
         self._suffixes.commit(session, tokens)
 
     def close(self, session: int) -> None:
-        """Ends the session; keeps its answer for the tenant's later requests."""
-        if (tenant := self._sessions.pop(session, None)) is not None:
-            self._recent.add(tenant)
-        self._suffixes.close(session)
+        """Ends the session; keeps its answer for the tenant's later requests, unless it is private."""
+        owner = self._sessions.pop(session, None)
+        if owner is None:
+            return
+        if owner.startswith(_ALONE):
+            self._suffixes.forget(owner)
+        else:
+            self._recent.add(owner)
+            self._suffixes.close(session)
 
     def forget(self, tenant: str) -> None:
         """Drops the tenant's sessions and answers."""

@@ -93,7 +93,17 @@ class Guessing:
         tokens, proposes = list(sequence.tokens), self._buyer.needs_proposals(sequence)
         replacement = proposes and self._target.rule.replacement
         prompt, predicted = len(request.prompt), request.prediction
-        opening = Opening(tokens, request.sampling, most, request.tenant, prompt, proposes, replacement, predicted)
+        opening = Opening(
+            tokens,
+            request.sampling,
+            most,
+            request.tenant,
+            prompt,
+            proposes,
+            replacement,
+            predicted,
+            request.speculation.private,
+        )
         able = [drafter for drafter in self._local.values() if predicted or not drafter.traits.predicted]
         admitted = [drafter for drafter in able if request.admits(drafter.name)]
         self._drafters[sequence.number] = admitted

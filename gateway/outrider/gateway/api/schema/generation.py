@@ -55,7 +55,7 @@ class GenerationBody(SharedParameters, frozen=True, kw_only=True):
     stream: Flag = False
     speculation: Annotated[
         Literal["off"] | Guessing,
-        Meta(description=f'"off", or an object with "drafters" (names) and "max_nodes" (1 to {MOST_NODES})'),
+        Meta(description=f'"off", or an object with "drafters" (names), "max_nodes" (1 to {MOST_NODES}) and "private"'),
     ] = Guessing()
     return_tokens: Flag = False
     return_drafts: Flag = False
