@@ -208,7 +208,9 @@ def test_a_drafter_that_is_none_gets_one_sentence(tmp_path: Path, capsys: pytest
         assert sentence in capsys.readouterr().err
 
 
-def test_any_drafter_can_be_measured(asked: list[prompts.Prompt]) -> None:
+def test_any_drafter_can_be_measured(asked: list[prompts.Prompt], tmp_path: Path) -> None:
+    (tmp_path / "head.gguf").write_bytes(b"GGUF")
+    assert measure.alone(SETTINGS, str(tmp_path / "head.gguf")).drafters == ("head",)
     settings: EngineSettings = measure.alone(SETTINGS, "ngram", {"most": 4})
     figures = measure.measure(Target.load(SETTINGS), settings, asked[:2], ANSWER, lambda done, whole: None)
     assert {each.temperature for each in figures} == {0.0, 1.0}

@@ -36,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
             "--measured", type=int, default=6, help="held-out prompts of each kind to answer at the end"
         )
         command.add_argument("--measured-tokens", type=int, default=96, help="most tokens of such an answer")
-    evaluate.add_argument("--drafter", required=True, help="a directory of a head, or a drafter's name")
+    evaluate.add_argument("--drafter", required=True, help="a directory or GGUF file of a head, or a drafter's name")
     evaluate.add_argument(
         "--option", action="append", default=[], metavar="NAME=VALUE", help="an option of the drafter; may be repeated"
     )

@@ -12,6 +12,7 @@ from typing import Any
 
 from outrider.engine import LLM, SamplingParams
 from outrider.engine.library.results import Result
+from outrider.engine.models.gguf.header import is_gguf
 from outrider.engine.scheduling.cost_curve import CostCurve
 from outrider.engine.settings import EngineSettings
 from outrider.engine.speculation import Drafter, DraftTree
@@ -176,11 +177,11 @@ def held_out(prompts: Iterable[Prompt], each: int) -> list[Prompt]:
 
 
 def alone(settings: EngineSettings, drafter: str, options: Mapping[str, Any] | None = None) -> EngineSettings:
-    """The settings with one drafter: the name of an installed one, or a directory with heads, which guess chains.
+    """The settings with one drafter: the name of an installed one, or a directory or file of heads, which guess chains.
 
     ``options`` are those of the drafter; ``children`` of heads is 1 without them.
     """
-    if "/" in drafter or Path(drafter).is_dir():
+    if "/" in drafter or Path(drafter).exists():
         name, more = _reader(Path(drafter)), {"model": drafter, "children": 1}
     else:
         name, more = drafter, {}
@@ -188,6 +189,8 @@ def alone(settings: EngineSettings, drafter: str, options: Mapping[str, Any] | N
 
 
 def _reader(directory: Path) -> str:
+    if is_gguf(directory):
+        return "head"
     try:
         config = json.loads((directory / "config.json").read_text())
     except (OSError, ValueError) as error:
