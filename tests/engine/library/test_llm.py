@@ -341,3 +341,28 @@ def test_a_draft_model_guesses(directory: Path) -> None:
 def test_a_model_that_is_not_there_is_one_sentence() -> None:
     with pytest.raises(SettingsError, match=r"^there is no model in /none/x; a name of the Hub is written org/[^.]*$"):
         LLM("/none/x")
+
+
+def test_a_drafter_changes_while_answers_grow_and_no_token_changes(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "outrider.engine")
+    params = SamplingParams(max_tokens=120, ignore_eos=True, seed=3, temperature=0.5)
+    with LLM("pocket") as llm:
+        plain = llm.generate(
+            PROMPTS[0], SamplingParams(max_tokens=120, ignore_eos=True, seed=3, temperature=0.5, speculation=False)
+        )
+        with pytest.raises(RequestError, match="names medusa"):
+            llm.generate(PROMPTS[0], drawn(drafters=["medusa"]))
+        streams = [llm.stream(PROMPTS[0], params) for _ in range(4)]
+        beginnings = [next(stream) for stream in streams]
+        llm.swap("medusa", "pocket")
+        with pytest.raises(SettingsError, match="there is no model in"):
+            llm.swap("medusa", "./nowhere")
+        results = [stream.result() for stream in streams]
+        assert all(beginning.token_ids for beginning in beginnings)
+        assert [result.token_ids for result in results] == [plain[0].token_ids] * 4
+        assert llm.generate(PROMPTS[0], drawn(drafters=["medusa"]))
+        llm.swap("medusa", None)
+    changes = [record.getMessage() for record in caplog.records if "a drafter was changed" in record.getMessage()]
+    assert ["medusa@v1" in change for change in changes] == [True, False]
+    with pytest.raises(EngineStopped, match="closed"):
+        llm.swap("medusa", "pocket")
