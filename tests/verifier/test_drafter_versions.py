@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 
 import httpx
+import msgspec
 import pytest
+from outrider.engine.decode.engine_thread import EngineThread
+from outrider.engine.requests.sequence import Request
+from outrider.engine.sampling import Sampling
+from outrider.engine.speculation import Drafter
+from outrider.engine.worker import Inbox
 from outrider.mesh.addresses import hold_port
-from outrider.mesh.bus import Bus
+from outrider.mesh.bus import Bucket, Bus
 from outrider.mesh.registry import Registry
 from outrider.mesh.rpc import channel, close_channels
+from outrider.mesh.tasks import Tasks
 from outrider.v1 import sampling_pb2, verifier_pb2_grpc
 from outrider.v1 import verifier_pb2 as pb
+from outrider.verifier.drafter_versions import DrafterVersions
+from outrider.wire.drafters import BUCKET, DrafterRecord, Version, record_entry
 from outrider.wire.frames import decode_frame
 from outrider.wire.ids import pack_ids
 
 from tests.cli.calls import outrider
+from tests.engine.drafters import STEP_S, Clock, Timed
+from tests.engine.engines import VOCABULARY, MakeEngine
 from tests.engine.speculation.heads.published import Published, eagle3, eagle3_of_speculators
 from tests.latch import Latch
 from tests.processes import ALWAYS, ServiceProcess
@@ -185,6 +197,52 @@ async def test_a_tenant_has_its_own_version_until_it_is_erased(mesh: Mesh, stub:
     assert await Streams(stub, "gone", "acme").all() == plain
     assert mesh.guessed("head@acme/own") == before
     assert "acme" not in (await mesh.drafter("list"))[1]
+
+
+class Loader:
+    """A target's loader, of drafters that take as many seconds of ``clock`` as their model's name says."""
+
+    name = "timed-toy"
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+
+    def drafter(self, name: str, model: str | None) -> Drafter | None:
+        return None if model is None else Timed(VOCABULARY, self.clock, float(model))
+
+
+async def test_a_version_that_is_slower_is_announced_as_rolled_back(jetstream: str, make_engine: MakeEngine) -> None:
+    clock, inbox, bus, tasks = Clock(), Inbox(), Bus(), Tasks()
+    await bus.connect(jetstream, "test", 10)
+    bucket, key = Bucket(bus, BUCKET), record_entry(Loader.name, "timed", None)
+    await bucket.open()
+    engine = make_engine(VOCABULARY, judged=True, timer=clock)
+    engine.runner.before = lambda: clock.spend(STEP_S)
+    thread = EngineThread(engine, inbox, lambda outcome: None, lambda error: None)
+    thread.start()
+    versions = DrafterVersions(bus, Loader(clock), engine, inbox, lambda name: None)  # type: ignore[arg-type]
+    tasks.spawn(versions.follow(), "versions")
+    try:
+        made = ()
+        for name, seconds, state in (("v1", "0.0002", "loaded"), ("v2", "0.0035", "rolled back: tokens a second fell")):
+            made = (*made, Version(name, seconds, 0.0))
+            record = DrafterRecord(
+                model=Loader.name, drafter="timed", versions=made, used=tuple(version.name for version in made)
+            )
+            revision = await bucket.put(key, msgspec.json.encode(record))
+            await eventually(lambda revision=revision: [each.revision for each in versions.status()] == [revision])
+            for number in range(11):
+                request = Request(f"{name} {number}", "t", [1, 2, 3], Sampling(1.0, seed=number), 80)
+                await asyncio.wrap_future(inbox.call(partial(engine.submit, request)))
+                await eventually(lambda: not engine.busy)
+            [told] = versions.status()
+            assert told.state.startswith(state)
+            assert told.runs == "timed@v1"
+    finally:
+        thread.stop()
+        await bucket.wipe(key)
+        await tasks.cancel()
+        await bus.close()
 
 
 @pytest.mark.parametrize(

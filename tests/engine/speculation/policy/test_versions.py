@@ -14,12 +14,12 @@ from outrider.engine.models.llama import LlamaModel
 from outrider.engine.requests.parameters import Speculation
 from outrider.engine.requests.sequence import Request
 from outrider.engine.sampling import Sampling
-from outrider.engine.speculation import Drafter, DrafterContext, DraftTree, Opening
+from outrider.engine.speculation import Drafter, DrafterContext, Opening
 from outrider.engine.speculation.drafters.drafter import make_drafter
 from outrider.engine.speculation.drafters.ngram_drafter import NgramDrafter
 from outrider.engine.speculation.drafters.trained.head_drafter import HeadDrafter
 
-from tests.engine.drafters import EverythingDrafter, Watcher
+from tests.engine.drafters import STEP_S, Clock, Named, Timed, Watcher
 from tests.engine.engines import (
     VOCABULARY,
     MakeEngine,
@@ -119,26 +119,8 @@ def test_a_version_that_takes_over_has_the_tokens_and_sees_the_states_from_there
     assert bought_guesses(engine)["watcher@v2"] > 0
 
 
-class Named(EverythingDrafter):
-    """Notes the tenants that it guesses for."""
-
-    name = "named"
-
-    def __init__(self) -> None:
-        super().__init__(VOCABULARY, 1)
-        self.openings: list[Opening] = []
-
-    def open(self, session: int, opening: Opening) -> None:
-        super().open(session, opening)
-        self.openings.append(opening)
-
-    @property
-    def tenants(self) -> set[str]:
-        return {opening.tenant for opening in self.openings}
-
-
 def test_a_tenants_own_version_guesses_for_its_sequences_alone(make_engine: MakeEngine) -> None:
-    models, newer, own = Named(), Named(), Named()
+    models, newer, own = Named(VOCABULARY), Named(VOCABULARY), Named(VOCABULARY)
     engine = make_engine(drafters=[models])
     engine.swap("named", own, tenant="acme", version="acme/v1")
     wanted = [request(f"{tenant} {number}", 4, 30, tenant) for tenant in ("acme", "other") for number in range(3)]
@@ -162,8 +144,8 @@ def test_a_tenants_own_version_guesses_for_its_sequences_alone(make_engine: Make
 def test_a_request_that_names_the_drafter_has_all_its_versions_and_one_that_does_not_has_none(
     make_engine: MakeEngine,
 ) -> None:
-    version = Named()
-    engine = make_engine(drafters=[Named(), ngram(4)])
+    version = Named(VOCABULARY)
+    engine = make_engine(drafters=[Named(VOCABULARY), ngram(4)])
     engine.swap("named", version, version="v2")
     for name, speculation in (("a", Speculation(drafters=("named",))), ("b", Speculation(drafters=("ngram",)))):
         said(engine, [request(name, 4, 12, name, speculation=speculation)])
@@ -171,7 +153,7 @@ def test_a_request_that_names_the_drafter_has_all_its_versions_and_one_that_does
 
 
 def test_what_a_tenant_had_of_its_own_is_gone_with_the_tenant(make_engine: MakeEngine) -> None:
-    models, own = Named(), Named()
+    models, own = Named(VOCABULARY), Named(VOCABULARY)
     engine = make_engine(drafters=[models])
     engine.swap("named", own, tenant="acme", version="v1")
     engine.forget("acme", "the tenant was erased")
@@ -189,53 +171,23 @@ class Broken(Named):
 
 
 def test_a_version_that_fails_as_it_takes_over_leaves_the_old_one(make_engine: MakeEngine) -> None:
-    old = Named()
+    old = Named(VOCABULARY)
     engine, wanted = make_engine(drafters=[old]), [request(f"r{number}", 4, 30) for number in range(4)]
     plain = said(make_engine(), wanted)
 
     def swap(step: int) -> None:
         if step == 6:
             with pytest.raises(RuntimeError, match="no memory"):
-                engine.swap("named", Broken(), version="v2")
+                engine.swap("named", Broken(VOCABULARY), version="v2")
 
     assert answers(engine, wanted, swap) == plain
     assert bought_guesses(engine).keys() == {"named"}
     assert not engine.tally.guesses.changes
 
 
-class Clock:
-    """The engine's clock: only a test advances it."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-STEP_S = 0.004
-
-
-class Timed(Named):
-    """Takes time for each draft, and guesses right, or nothing."""
-
-    name = "timed"
-
-    def __init__(self, clock: Clock, seconds: float, *, right: bool = True) -> None:
-        super().__init__()
-        self.clock, self.seconds, self.right = clock, seconds, right
-
-    def draft(self) -> list[tuple[int, DraftTree]]:
-        self.clock.now += self.seconds
-        return super().draft() if self.right else []
-
-
 def timed(make_engine: MakeEngine, clock: Clock, drafter: Drafter) -> Engine:
     engine = make_engine(VOCABULARY, [drafter], judged=True, timer=clock)
-
-    def spend() -> None:
-        clock.now += STEP_S
-
-    engine.runner.before = spend
+    engine.runner.before = lambda: clock.spend(STEP_S)
     return engine
 
 
@@ -249,7 +201,7 @@ def answer(engine: Engine, count: int, tenant: str = "t", name: str = "r") -> No
 @pytest.mark.parametrize(("seconds", "right"), [(0.0035, True), (0.0035, False)], ids=["slower", "wasteful"])
 def test_a_version_that_makes_tokens_slower_is_given_up(make_engine: MakeEngine, seconds: float, right: bool) -> None:
     clock = Clock()
-    old, bad = Timed(clock, 0.0002), Timed(clock, seconds, right=right)
+    old, bad = Timed(VOCABULARY, clock, 0.0002), Timed(VOCABULARY, clock, seconds, right=right)
     engine = timed(make_engine, clock, old)
     answer(engine, 10)
     engine.swap("timed", bad, version="v2")
@@ -266,9 +218,9 @@ def test_a_version_that_makes_tokens_slower_is_given_up(make_engine: MakeEngine,
 
 def test_an_equal_version_stays(make_engine: MakeEngine) -> None:
     clock = Clock()
-    engine = timed(make_engine, clock, Timed(clock, 0.0002))
+    engine = timed(make_engine, clock, Timed(VOCABULARY, clock, 0.0002))
     answer(engine, 10)
-    new = Timed(clock, 0.0003)
+    new = Timed(VOCABULARY, clock, 0.0003)
     engine.swap("timed", new, version="v2")
     answer(engine, 20, name="later")
     assert engine.tally.guesses.changes == {("timed", "changed"): 1}
@@ -277,10 +229,10 @@ def test_an_equal_version_stays(make_engine: MakeEngine) -> None:
 
 def test_a_version_in_place_of_a_paused_one_may_be_paused_too(make_engine: MakeEngine) -> None:
     clock = Clock()
-    engine = timed(make_engine, clock, Timed(clock, 0.004, right=False))
+    engine = timed(make_engine, clock, Timed(VOCABULARY, clock, 0.004, right=False))
     answer(engine, 6)
     assert engine.guessing.paused == {"timed"}
-    new = Timed(clock, 0.004, right=False)
+    new = Timed(VOCABULARY, clock, 0.004, right=False)
     engine.swap("timed", new, version="v2")
     answer(engine, 8, name="later")
     assert engine.guessing.paused == {"timed@v2"}
@@ -289,7 +241,7 @@ def test_a_version_in_place_of_a_paused_one_may_be_paused_too(make_engine: MakeE
 
 def test_a_tenants_first_version_is_compared_with_what_that_tenant_had(make_engine: MakeEngine) -> None:
     clock = Clock()
-    old, bad = Timed(clock, 0.0002), Timed(clock, 0.0035)
+    old, bad = Timed(VOCABULARY, clock, 0.0002), Timed(VOCABULARY, clock, 0.0035)
     engine = timed(make_engine, clock, old)
     for tenant in ("acme", "other"):
         answer(engine, 10, tenant, tenant)

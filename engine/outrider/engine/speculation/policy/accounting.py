@@ -84,7 +84,7 @@ class Accounting:
         """Passes to `DrafterPolicy` what each drafter brought and cost in the step.
 
         The remote drafters in ``asked`` share all the time by which the step was late. Other arguments as in `step`.
-        Returns what the local drafters earned for each tenant; ``served`` are numbers of sequences, by both.
+        Returns what local drafters earned for tenants; ``served`` are numbers of sequences, by both.
         """
         cost, expected, pace = self._cost, self._cost(sequences + guesses), self.pace(size)
         plain = cost(sequences) * pace

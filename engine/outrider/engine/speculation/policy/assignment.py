@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Sequence as Seq
 
@@ -48,6 +49,12 @@ class Assignment:
     def of(self, sequence: Sequence) -> Seq[LocalDrafter]:
         """The drafters that guess for a sequence."""
         return self._drafters.get(sequence.number, ())
+
+    def judged(self, sequences: Iterable[Sequence]) -> Counter[tuple[str, str]]:
+        """Numbers of ``sequences`` by drafter and tenant, for the drafters whose versions are compared."""
+        if not any(drafter.judged for drafter in self.local.values()):
+            return Counter()
+        return Counter((d.name, s.request.tenant) for s in sequences for d in self.of(s) if d.judged)
 
     def open(self, sequence: Sequence) -> Opening:
         """Starts the local drafters for a sequence; returns the opening that remote drafters need."""

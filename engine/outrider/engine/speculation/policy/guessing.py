@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Set
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
@@ -221,7 +220,7 @@ class Guessing:
             self._accounting.step(size, sequences, guesses, seconds, self.waited, remote)
             if any(sequence.request.speculates for sequence in plan.decoding):
                 asked = remote - self.paused
-                served = Counter((d.name, s.request.tenant) for s in plan.decoding for d in self._assignment.of(s))
+                served = self._assignment.judged(plan.decoding)
                 earned = self._accounting.settle(size, sequences, guesses, seconds, self.waited, asked, served)
                 self._assignment.enter(size, earned)
         self._accounting.clear()

@@ -24,6 +24,7 @@ class LocalDrafter:
     Attributes:
         name: name of the drafter, with its version.
         plugin: the name without the version.
+        judged: whether versions of it are compared; drafters that every verifier has, without a model, have none.
         source: source of its trees.
         traits: what the drafter states of itself.
         choice: chooses the sequences that the drafter is asked for; None to ask for all.
@@ -37,6 +38,7 @@ class LocalDrafter:
     def __init__(self, drafter: Drafter, choice: SequenceChoice) -> None:
         self._drafter, self.name, self.source = drafter, drafter.name, f"{OWN}{drafter.name}"
         self.plugin, self.traits = plugin_name(drafter.name), drafter.traits
+        self.judged = not self.traits.auto or self.traits.named or self.traits.shipped is not None
         self.choice = choice if self.traits.slow and self.traits.rests else None
         self.paused = False
         self.waited: float | None = None
