@@ -188,11 +188,9 @@ async def test_a_tenant_has_its_own_version_until_it_is_erased(mesh: Mesh, stub:
     assert mesh.guessed("head@acme/own") == 0
     assert await Streams(stub, "acme", "acme").all() == plain
     await eventually(lambda: mesh.guessed("head@acme/own") > 0)
-    changed = mesh.changes("changed")
     assert "acme own" in (await mesh.drafter("list"))[1]
     done = await asyncio.to_thread(outrider, "tenants", "erase", "acme", "--nats-url", mesh.nats_url, "--wait", "20")
     assert "1 drafters" in " ".join(done.stdout.split())
-    await eventually(lambda: mesh.changes("changed") == changed + 1)
     before = mesh.guessed("head@acme/own")
     assert await Streams(stub, "gone", "acme").all() == plain
     assert mesh.guessed("head@acme/own") == before

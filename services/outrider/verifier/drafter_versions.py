@@ -9,6 +9,7 @@ from functools import partial
 import msgspec
 from outrider.engine.decode.engine import Engine
 from outrider.engine.errors import SettingsError
+from outrider.engine.logits.deep_threads import in_deep_thread
 from outrider.engine.target import Target
 from outrider.engine.worker import Inbox
 from outrider.mesh.bus import Bucket, Bus
@@ -75,7 +76,7 @@ class DrafterVersions:
             drafter = None
             if version is not None or tenant is None:
                 model = None if version is None else version.model
-                drafter = await asyncio.to_thread(self._target.drafter, name, model)
+                drafter = await asyncio.wrap_future(in_deep_thread(partial(self._target.drafter, name, model)))
             label = "" if version is None else version.name if tenant is None else f"{tenant}/{version.name}"
             swap = partial(self._engine.swap, name, drafter, tenant=tenant, version=label, judged=record.judged)
             await asyncio.wrap_future(self._inbox.call(swap))

@@ -210,6 +210,8 @@ def test_a_version_that_makes_tokens_slower_is_given_up(make_engine: MakeEngine,
     [(given_up, why)] = [engine.guessing.fallen["timed", None]]
     assert given_up == "timed@v2"
     assert "tokens a second fell by" in why
+    engine.swap("timed", old, version="", judged=False)
+    assert not engine.guessing.fallen, "what is chosen on purpose is no verdict"
     opened = len(bad.openings)
     answer(engine, 2, name="last")
     assert len(bad.openings) == opened < 11

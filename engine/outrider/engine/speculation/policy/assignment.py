@@ -78,6 +78,9 @@ class Assignment:
         """See `Guessing.swap`."""
         new = new and self.local.get(new.name, new)
         before = self._versions.at(group)
+        if new is before:
+            self.fallen.pop(group, None)
+            return
         self._versions.choose(group, new)
         try:
             self._assign_all()

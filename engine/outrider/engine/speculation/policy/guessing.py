@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Set
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 
 from outrider.engine.requests.sequence import Sequence
@@ -192,7 +192,8 @@ class Guessing:
             began = self._clock()
             for number, tree in drafter.draft(sequences, wanted):
                 if (sequence := sequences.get(number)) is not None:
-                    self.offer(sequence, tree, drafter.source)
+                    own = tree if tree.drafter == drafter.name else replace(tree, drafter=drafter.name)
+                    self.offer(sequence, own, drafter.source)
             waited = self._clock() - began
             drafter.time_wait(waited, bool(plan.prefilling))
             self.waited += waited
