@@ -253,4 +253,6 @@ def test_a_tenants_first_version_is_compared_with_what_that_tenant_had(make_engi
             answer(engine, 1, tenant, f"{tenant} {number} later")
     assert engine.guessing.fallen.keys() == {("timed", "acme")}
     assert bad.tenants == {"acme"}
+    engine.forget("acme", "the tenant was erased")
+    assert not engine.guessing.fallen
     assert {opening.tenant for opening in old.openings[-2:]} == {"acme", "other"}

@@ -121,7 +121,7 @@ class Versions:
 
     def forget(self, tenant: str) -> None:
         """Drops what is kept of a tenant, and its own versions."""
-        for group in [group for group in self._chosen if group[1] == tenant]:
-            del self._chosen[group]
+        for group in [group for group in (*self._chosen, *self.fallen) if group[1] == tenant]:
+            self._chosen.pop(group, None)
             self.fallen.pop(group, None)
         self._probation.forget(tenant)
