@@ -80,6 +80,7 @@ WHOLE: tuple[str, ...] = (
     "security",
     "tokenizer/test_service.py::test_a_template_that_never_ends_keeps_no_other_caller_waiting",
     "training",
+    "verifier/test_drafter_versions.py",
     "verifier/test_drafting_service.py",
     "verifier/test_kv_cache.py",
     "verifier/test_proposer_faults.py",

@@ -99,3 +99,53 @@ def states_of(model: LlamaModel, tokens: Sequence[int], layers: tuple[int, ...])
     states = torch.empty(len(tokens), len(layers), model.config.hidden_size)
     model.forward(torch.tensor(tokens), batch, model.new_pool(len(pages), 8), layers, states)
     return states
+
+
+class Named(EverythingDrafter):
+    """Notes the sequences that it guesses for."""
+
+    name = "named"
+
+    def __init__(self, vocabulary: int) -> None:
+        super().__init__(vocabulary, 1)
+        self.openings: list[Opening] = []
+
+    def open(self, session: int, opening: Opening) -> None:
+        super().open(session, opening)
+        self.openings.append(opening)
+
+    @property
+    def tenants(self) -> set[str]:
+        """Their tenants."""
+        return {opening.tenant for opening in self.openings}
+
+
+STEP_S = 0.004
+"""Seconds of a step beside `Timed`."""
+
+
+class Clock:
+    """The engine's clock: only a test advances it."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def spend(self, seconds: float) -> None:
+        """Advances the clock."""
+        self.now += seconds
+
+
+class Timed(Named):
+    """Takes time on a clock for each draft, and guesses right, or nothing."""
+
+    name = "timed"
+
+    def __init__(self, vocabulary: int, clock: Clock, seconds: float, *, right: bool = True) -> None:
+        super().__init__(vocabulary)
+        self.clock, self.seconds, self.right = clock, seconds, right
+
+    def draft(self) -> list[tuple[int, DraftTree]]:
+        self.clock.spend(self.seconds)
+        return super().draft() if self.right else []

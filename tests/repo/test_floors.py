@@ -80,6 +80,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "requests",
         "pages",
         "metrics",
+        "drafter_versions",
         "rpc",
         "service",
         "__main__",

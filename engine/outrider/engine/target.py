@@ -27,11 +27,11 @@ from outrider.engine.scheduling.estimate import Estimate
 from outrider.engine.scheduling.plan import Limits
 from outrider.engine.scheduling.scheduler import Scheduler
 from outrider.engine.settings import EngineSettings
-from outrider.engine.speculation import Acceptance
+from outrider.engine.speculation import Acceptance, Drafter
 from outrider.engine.speculation.acceptance.accept import Race
 from outrider.engine.speculation.policy.drafter_policy import DrafterPolicy
 from outrider.engine.speculation.policy.guessing import Guessing, TargetView
-from outrider.engine.speculation.policy.plugins import make_drafters, make_rule, remote_names
+from outrider.engine.speculation.policy.plugins import make_drafters, make_rule, make_version, remote_names
 from outrider.engine.telemetry import Telemetry
 from outrider.engine.text import TextError, Tokenizer
 from outrider.kernels.backend import triton_notice
@@ -73,10 +73,11 @@ class Target:
         dtype: type of the weights.
         room: most tokens of a sequence.
         token_s: measured seconds for a token of a prompt.
-        drafters: names of drafters that requests may use; grows when proposers join.
+        drafters: names of drafters that requests may use; grows when proposers join, and by `drafter`.
         cost: measured seconds of a step by rows.
         audit_share: share of the finished answers that the engine replays.
         telemetry: gets the engine's events.
+        settings: the settings that the target was loaded with.
     """
 
     directory: Path
@@ -94,6 +95,7 @@ class Target:
     cost: CostCurve
     estimate: Estimate
     guessing: Guessing
+    settings: EngineSettings
     parts: Parts = PARTS
     audit_share: float = 0.0
     telemetry: Telemetry | None = None
@@ -175,10 +177,20 @@ class Target:
             cost=cost,
             estimate=Estimate(cost),
             guessing=Guessing(view, scheduler, cost, drafters, parts.policy(), telemetry=telemetry),
+            settings=settings,
             telemetry=telemetry,
             parts=parts,
             audit_share=settings.audit_share,
         )
+
+    def drafter(self, name: str, model: str | None) -> Drafter | None:
+        """A version of a drafter for `Engine.swap`, over the ``model`` of this name; any thread may load it.
+
+        Without a model, the drafter as the settings have it: None where they have none. Raises `SettingsError`.
+        """
+        made = make_version(name, model, self.settings, self.tokenizer.fingerprint, self.runner.model)
+        self.drafters.add(name)
+        return made
 
     def engine(self, cache: PageCache | None = None) -> Engine:
         """The engine over these parts, with its ``cache`` of pages; create only one."""

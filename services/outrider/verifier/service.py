@@ -21,6 +21,7 @@ from outrider.mesh.service import Mesh, Service
 from outrider.mesh.telemetry import get_logger
 from outrider.v1 import verifier_pb2 as pb
 from outrider.v1 import verifier_pb2_grpc as pb_grpc
+from outrider.verifier.drafter_versions import DrafterVersions
 from outrider.verifier.grammars.grammar_compiler import Compiler
 from outrider.verifier.memory_lock import measuring_alone
 from outrider.verifier.metrics import Metrics, show_gpus
@@ -102,6 +103,7 @@ class VerifierService(Service):
             self._settings.residency,
             self._settings.tenant_pinned_share,
         )
+        self._versions = DrafterVersions(mesh.bus, target, self._engine, self.inbox, metrics.refused)
         self._methods = self.methods(
             mesh.instance,
             target,
@@ -120,6 +122,8 @@ class VerifierService(Service):
         await self._exchange.start(self._engine)
         if self._settings.pinned_share:
             mesh.tasks.spawn(self._prompts.follow(), "named prompts")
+        if self._settings.drafters:
+            mesh.tasks.spawn(self._versions.follow(), "versions of drafters")
         scheduler = self._engine.scheduler
         await Shares(mesh.bus, mesh.registry, mesh.instance, target.name, self.inbox, scheduler).start(mesh.tasks)
         mesh.tasks.spawn(self._expire(), "expiry")
@@ -172,6 +176,7 @@ class VerifierService(Service):
             "page_size": self._settings.page_size,
             "page_epoch": self._announcer.epoch,
             "page_news": self._announcer.number,
+            "drafters": self._versions.status(),
         } | self._exchange.status()
 
     def estimate_queue(self) -> None:

@@ -14,6 +14,7 @@ from outrider.engine import LLM, EngineStopped, RequestError, Result, SamplingPa
 from outrider.engine.decode.engine import Engine
 from outrider.engine.decode.outcome import Outcome
 from outrider.engine.settings import EngineSettings
+from outrider.engine.speculation import Drafter
 from outrider.engine.target import Parts, Target
 
 from tests.waiting import eventually
@@ -44,6 +45,16 @@ class Broken(Engine):
         if self.tally.steps == 2:
             raise ArithmeticError("the law of large numbers is repealed")
         return super().step()
+
+
+class Changed(Engine):
+    """An engine that notes what guesses after each change of a drafter."""
+
+    ran: list[str | None] = []  # noqa: RUF012
+
+    def swap(self, name: str, drafter: Drafter | None, **more: Any) -> None:
+        super().swap(name, drafter, **more)
+        self.ran.append(self.guessing.runs(name, None))
 
 
 def over(directory: Path, engine: type[Engine], **settings: Any) -> LLM:
@@ -341,3 +352,27 @@ def test_a_draft_model_guesses(directory: Path) -> None:
 def test_a_model_that_is_not_there_is_one_sentence() -> None:
     with pytest.raises(SettingsError, match=r"^there is no model in /none/x; a name of the Hub is written org/[^.]*$"):
         LLM("/none/x")
+
+
+def test_a_drafter_changes_while_answers_grow_and_no_token_changes() -> None:
+    Changed.ran = []
+    params = SamplingParams(max_tokens=120, ignore_eos=True, seed=3, temperature=0.5)
+    with LLM.over(Target.load(EngineSettings(), Parts(engine=Changed))) as llm:
+        plain = llm.generate(
+            PROMPTS[0], SamplingParams(max_tokens=120, ignore_eos=True, seed=3, temperature=0.5, speculation=False)
+        )
+        with pytest.raises(RequestError, match="names medusa"):
+            llm.generate(PROMPTS[0], drawn(drafters=["medusa"]))
+        streams = [llm.stream(PROMPTS[0], params) for _ in range(4)]
+        beginnings = [next(stream) for stream in streams]
+        llm.swap("medusa", "pocket")
+        with pytest.raises(SettingsError, match="there is no model in"):
+            llm.swap("medusa", "./nowhere")
+        results = [stream.result() for stream in streams]
+        assert all(beginning.token_ids for beginning in beginnings)
+        assert [result.token_ids for result in results] == [plain[0].token_ids] * 4
+        assert llm.generate(PROMPTS[0], drawn(drafters=["medusa"]))
+        llm.swap("medusa", None)
+    assert Changed.ran == ["medusa@v1", None]
+    with pytest.raises(EngineStopped, match="closed"):
+        llm.swap("medusa", "pocket")

@@ -13,7 +13,7 @@ from outrider.mesh.bus import inbox
 from outrider.mesh.bus.rights import Rights, journals, publishing, reading, subscribing, wiping, writing
 from outrider.mesh.clock import BROKER_INFO
 from outrider.mesh.registry import announce_subject, ask_subject, batch_subject, keeper_subject
-from outrider.wire import prompts, served, tenants
+from outrider.wire import drafters, prompts, served, tenants
 from outrider.wire.frames import frames_subject, token_subject
 from outrider.wire.page_news import news_subject
 from outrider.wire.subjects import (
@@ -73,10 +73,12 @@ _VERIFIER = (
     publishing(token_subject("*", "*"), frames_subject("*"), news_subject("*"), served.ALL_SUBJECTS)
     | subscribing(served.ALL_SUBJECTS)
     | reading(prompts.BUCKET)
+    | reading(drafters.BUCKET)
 )
 _ADMIN = (
     writing(tenants.BUCKET)
     | writing(prompts.BUCKET)
+    | writing(drafters.BUCKET)
     | writing(erasures.BUCKET)
     | wiping(LIMITS_BUCKET)
     | publishing(_DISCOVERY)

@@ -19,7 +19,7 @@ from outrider.mesh.registry import Member, Registry
 from outrider.mesh.tasks import Tasks
 from outrider.mesh.telemetry import audit
 from outrider.mesh.telemetry.audit_record import Outcome
-from outrider.wire import prompts, tenants
+from outrider.wire import drafters, prompts, tenants
 from outrider.wire.prompts import prompt_entry
 from outrider.wire.subjects import LIMITS_BUCKET
 from outrider.wire.tenants import NAME, Key, key_entry, tenant_entry
@@ -84,6 +84,7 @@ class TenantErasure:
             values["keys"] += await stored.wipe(entry)
         values["tenants"] += await stored.wipe(tenant_entry(self._name))
         values["prompts"] += await Bucket(self._bus, prompts.BUCKET).wipe(prompt_entry(self._name, ">"))
+        values["drafters"] += await Bucket(self._bus, drafters.BUCKET).wipe(drafters.tenant_entries(self._name))
         for owner in (tenant_entry(self._name), *self._keys):
             values["counts of limits"] += await Bucket(self._bus, LIMITS_BUCKET).wipe(f"{owner}.>")
 

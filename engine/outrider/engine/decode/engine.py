@@ -21,7 +21,7 @@ from outrider.engine.requests.sequence import Request, Sequence
 from outrider.engine.scheduling.estimate import Estimate, TooLate
 from outrider.engine.scheduling.plan import Plan
 from outrider.engine.scheduling.scheduler import Scheduler
-from outrider.engine.speculation import DraftTree, MergedTree, Traits
+from outrider.engine.speculation import Drafter, DraftTree, MergedTree, Traits
 from outrider.engine.speculation.policy.guessing import Guessing
 from outrider.engine.telemetry import NoTelemetry, Telemetry
 
@@ -187,6 +187,12 @@ class Engine:
     def seen_by(self, remote: Mapping[str, Traits]) -> None:
         """Notes which ``remote`` drafters need states of the target, by name."""
         self.guessing.seen_by(remote, self._roster.sequences.values())
+
+    def swap(
+        self, name: str, drafter: Drafter | None, *, tenant: str | None = None, version: str = "", judged: bool = True
+    ) -> None:
+        """Has another version of a local drafter guess from the next step on; see `Guessing.swap`."""
+        self.guessing.swap(name, drafter, tenant, version, judged)
 
     def step(self) -> Outcome:
         """Runs one step over the running sequences; returns the outcome since the last step."""

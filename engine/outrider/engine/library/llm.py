@@ -85,7 +85,7 @@ class LLM:
     def _run(self, target: Target) -> None:
         self._target = target
         self._limits = replace(target.model_limits, context_length=target.room)
-        self._numbers = count()
+        self._numbers, self._swaps = count(), count(1)
         self._engine = RunningEngine(target)
         self._close = weakref.finalize(self, self._engine.stop)
 
@@ -167,6 +167,24 @@ class LLM:
     ) -> AsyncStream:
         """The answer to one chat for ``async for``; the first increment raises as `chat`."""
         return AsyncStream(partial(self._asked_chat, tools, variables, messages, params))
+
+    def swap(self, drafter: str, model: str | PathLike[str] | None) -> None:
+        """Has another version of a drafter guess from the next step on. Answers go on, and no token changes.
+
+        It guesses as ``drafter@v1``, ``drafter@v2`` and so on. If tokens a second fall, the version before comes back,
+        which the log tells.
+
+        Args:
+            drafter: name of the drafter, such as ``head``.
+            model: its other model, named as in ``LLM``; None for the drafter that the settings have, if any.
+
+        Raises:
+            SettingsError: the drafter cannot use this model; the version before goes on.
+            EngineStopped: the engine has ended.
+        """
+        self._engine.check()
+        made = self._target.drafter(drafter, None if model is None else str(model))
+        self._engine.swap(drafter, made, "" if model is None else f"v{next(self._swaps)}")
 
     def close(self) -> None:
         """Ends all answers and the engine, as the end of a ``with`` block does. The memory is free with the object."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import wait
 from functools import partial
 
 from outrider.engine.decode.engine_thread import EngineThread
@@ -15,6 +16,7 @@ from outrider.engine.logs import get_logger
 from outrider.engine.requests.output import Output
 from outrider.engine.requests.sequence import Request
 from outrider.engine.scheduling.scheduler import NeverFits, QueueFull
+from outrider.engine.speculation import Drafter
 from outrider.engine.target import Target
 from outrider.engine.worker import Inbox
 
@@ -23,6 +25,7 @@ Reader = Callable[[Output | BaseException], None]
 
 _CLOSED = "this LLM is closed"
 _END_S = 30.0
+_CHECK_S = 0.2
 
 _log = get_logger("library")
 
@@ -53,6 +56,13 @@ class RunningEngine:
         """Raises `EngineStopped` if the engine has ended."""
         if self._stopped is not None:
             raise EngineStopped(self._stopped) from self._cause
+
+    def swap(self, name: str, drafter: Drafter | None, version: str) -> None:
+        """Has another version of a drafter guess from the next step on. `EngineStopped` if the engine has ended."""
+        done = self._inbox.call(partial(self._engine.swap, name, drafter, version=version))
+        while not wait([done], _CHECK_S).done:
+            self.check()
+        done.result()
 
     def leave(self, request_id: str) -> None:
         """Ends a request without a reader, after the next step.

@@ -12,6 +12,7 @@ from outrider.engine.requests.output import Finish, Usage
 from outrider.engine.requests.parameters import SamplingParams, Speculation
 from outrider.engine.sampling import Dice, Sampling
 from outrider.engine.speculation import DraftTree
+from outrider.engine.speculation.drafters.drafter import plugin_name
 
 PageSource = Literal["kvcache", "peer"]
 """Who may send pages: a KV cache, or another verifier."""
@@ -72,9 +73,9 @@ class Request:
         return (frozenset(self.speculation.drafters) or None) if self.speculates else frozenset()
 
     def admits(self, drafter: str) -> bool:
-        """Whether ``drafter`` may guess."""
+        """Whether ``drafter`` may guess, in any version."""
         named = self.speculation.drafters
-        return self.speculates and (not named or drafter in named)
+        return self.speculates and (not named or plugin_name(drafter) in named)
 
 
 @dataclass(slots=True, eq=False)

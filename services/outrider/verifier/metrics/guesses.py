@@ -26,6 +26,11 @@ _UNUSABLE = counter(
 _EXPOSED = counter("spec_exposed_drafting_seconds", "Time for which steps waited for a drafter.", _BY_DRAFTER)
 _STEP = counter("spec_step_seconds", "Time of steps without prompts, predicted and real.", ["model", "kind"])
 _ASKED = gauge("spec_drafter_asked", "1 if the drafter is asked, 0 if it is paused because it loses time.", _BY_DRAFTER)
+_CHANGES = counter(
+    "spec_drafter_changes",
+    "Changes of a local drafter's version by kind: changed, rolled_back (tokens a second fell), refused.",
+    ["model", "drafter", "kind"],
+)
 _LOSSY = gauge("spec_lossy", "1 if the rule of acceptance changes the distribution of answers.", _MODEL)
 
 _log = get_logger("verifier")
@@ -51,9 +56,15 @@ class GuessMetrics:
             self._totals.bring(_UNUSABLE, trees, self._model, drafter)
         for drafter, seconds in list(counts.exposed.items()):
             self._totals.bring(_EXPOSED, seconds, self._model, drafter)
+        for (drafter, kind), count in list(counts.changes.items()):
+            self._totals.bring(_CHANGES, count, self._model, drafter, kind)
         self._totals.bring(_TREES, counts.trees, self._model)
         self._totals.bring(_STEP, counts.predicted, self._model, "predicted")
         self._totals.bring(_STEP, counts.real, self._model, "real")
+
+    def refused(self, drafter: str) -> None:
+        """Counts a version of a drafter that cannot be used."""
+        _CHANGES.labels(self._model, drafter, "refused").inc()
 
     def rule(self, rule: Acceptance) -> None:
         """Notes the rule of acceptance."""

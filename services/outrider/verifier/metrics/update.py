@@ -42,6 +42,10 @@ class Metrics:
         """Notes the rule of acceptance."""
         self._guesses.rule(rule)
 
+    def refused(self, drafter: str) -> None:
+        """Counts a version of a drafter that cannot be used."""
+        self._guesses.refused(drafter)
+
     def unmeetable(self) -> None:
         """Counts a request refused for its deadline."""
         self._requests.unmeetable()

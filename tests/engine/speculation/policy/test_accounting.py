@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pytest
 from outrider.engine.scheduling.cost_curve import CostCurve
 from outrider.engine.speculation.policy.accounting import Accounting
+from outrider.engine.speculation.policy.counts import Counts
 from outrider.engine.speculation.policy.drafter_policy import DrafterPolicy, DrafterStep, StepPrices
 
 ONE = 1
@@ -28,13 +29,13 @@ class RecordingPolicy(DrafterPolicy):
 
 def test_remote_drafters_that_were_asked_share_the_time_by_which_a_step_was_late() -> None:
     policy = RecordingPolicy()
-    accounting = Accounting(SECOND_A_STEP, policy, {})
-    accounting.settle(2, 2, 0, 3.0, 0.0, {"model", "suffix"})
+    accounting = Accounting(SECOND_A_STEP, policy, {}, Counts())
+    accounting.settle(2, 2, 0, 3.0, 0.0, {"model", "suffix"}, {})
     assert {name: done.drafting for name, done in policy.last.items()} == {"model": 1.0, "suffix": 1.0}
 
 
 def test_steps_that_a_remote_drafter_may_have_slowed_do_not_change_the_pace() -> None:
-    accounting = Accounting(SECOND_A_STEP, DrafterPolicy(), {})
+    accounting = Accounting(SECOND_A_STEP, DrafterPolicy(), {}, Counts())
     accounting.step(ONE, 1, 0, 1.0, 0.0, set())
     accounting.step(ONE, 1, 0, 2.0, 0.0, {"model"})
     assert accounting.pace(ONE) == 1.0

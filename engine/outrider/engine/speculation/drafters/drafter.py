@@ -177,7 +177,8 @@ class Drafter(ABC):
 
         The newest token has no states yet, all others get theirs once and in order: a prompt in chunks, then the
         accepted tokens of each step, after their `commit`. The first call of a session has a ``start`` above 0 where
-        its first tokens had been computed before: without ``whole``, or when a proposer takes over a sequence.
+        its first tokens had been computed before: without ``whole``, or when a proposer, or a new version of the
+        drafter, takes over a sequence.
         """
 
     def close(self, session: int) -> None:  # noqa: B027
@@ -196,6 +197,11 @@ class Drafter(ABC):
 
     def expire(self) -> None:  # noqa: B027
         """Forgets the tenants that had no session since the last call."""
+
+
+def plugin_name(drafter: str) -> str:
+    """The plug-in of a drafter's name, which may end with a version: ``head`` of ``head@v2``."""
+    return drafter.partition("@")[0]
 
 
 def traits_of(plugin: Any) -> Traits:

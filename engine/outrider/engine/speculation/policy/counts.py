@@ -17,6 +17,7 @@ class Counts:
         trees: number of times that guesses of a sequence were verified.
         unusable: refused trees, by drafter: ids unknown to the target, or not drawn as the rule of acceptance needs.
         exposed: seconds for which steps waited for each local drafter.
+        changes: changes of versions of local drafters, by drafter and kind: changed, rolled_back.
         predicted: expected seconds of steps that computed no prompts.
         real: measured seconds of the same steps.
     """
@@ -27,5 +28,6 @@ class Counts:
     trees: int = 0
     unusable: Counter[str] = field(default_factory=Counter)
     exposed: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    changes: Counter[tuple[str, str]] = field(default_factory=Counter)
     predicted: float = 0.0
     real: float = 0.0

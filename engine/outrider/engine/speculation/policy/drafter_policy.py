@@ -185,6 +185,11 @@ class DrafterPolicy:
             return ledger.plain <= _WINDOW_STEPS - _SETTLING_STEPS
         return others <= ledger.paused(self._clock)
 
+    def forget(self, drafter: str) -> None:
+        """Closes the accounts of a drafter that is gone."""
+        for ledger in self._ledgers.values():
+            ledger.accounts.pop(drafter, None)
+
     def step(self, size: int, drafter_steps: Mapping[str, DrafterStep], prices: StepPrices, others: bool) -> None:
         """Learns what the drafters did in a step without prompts; ``others`` says whether a remote one was asked."""
         ledger = self._ledgers[size]

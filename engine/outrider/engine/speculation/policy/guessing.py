@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Set
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 
 from outrider.engine.requests.sequence import Sequence
@@ -15,10 +15,12 @@ from outrider.engine.speculation import Acceptance, Drafter, DraftTree, MergedTr
 from outrider.engine.speculation.acceptance.accept import AcceptedPath
 from outrider.engine.speculation.drafters.states import States
 from outrider.engine.speculation.policy.accounting import Accounting
+from outrider.engine.speculation.policy.assignment import Assignment
 from outrider.engine.speculation.policy.counts import Counts
 from outrider.engine.speculation.policy.drafter_policy import DrafterPolicy
 from outrider.engine.speculation.policy.guess_buyer import GuessBuyer
 from outrider.engine.speculation.policy.local_drafter import LocalDrafter
+from outrider.engine.speculation.policy.probation import Group
 from outrider.engine.speculation.policy.remote_drafters import RemoteDrafters
 from outrider.engine.speculation.policy.sequence_choice import StepForecast
 from outrider.engine.speculation.trees.tree import MOST_NODES
@@ -70,14 +72,12 @@ class Guessing:
     ) -> None:
         self._telemetry = telemetry or NoTelemetry()
         self._target, self._scheduler, self._cost, self._policy, self._clock = target, scheduler, cost, policy, clock
-        local = [LocalDrafter(drafter, policy.sequence_choice(cost(_READ_ROWS) / _READ_ROWS)) for drafter in drafters]
-        self._local = {drafter.name: drafter for drafter in sorted(local, key=lambda drafter: drafter.traits.slow)}
-        self._drafters: dict[int, list[LocalDrafter]] = {}
+        counts = Counts()
+        self._assignment = Assignment(map(self._new_local, drafters), self._opening, policy, counts)
+        self._local = self._assignment.local
         self._remote = RemoteDrafters(clock)
-        self._seeing = {name: drafter.traits for name, drafter in self._local.items() if drafter.traits.layers}
-        self._seeing_afar: Mapping[str, Traits] = {}
         self._buyer = GuessBuyer(target.rule, scheduler, cost, self._usual_wait)
-        self._accounting = Accounting(cost, policy, self._local)
+        self._accounting = Accounting(cost, policy, self._local, counts)
         self._size, self.waited = 0, 0.0
         self.paused: frozenset[str] = frozenset()
 
@@ -86,78 +86,84 @@ class Guessing:
         """Counters of guesses since start."""
         return self._accounting.counts
 
+    @property
+    def fallen(self) -> Mapping[Group, tuple[str, str]]:
+        """The versions that were given up for the ones before, and why, by drafter and tenant."""
+        return self._assignment.fallen
+
+    def runs(self, name: str, tenant: str | None) -> str | None:
+        """The drafter ``name`` of a tenant, or of all that have no version of their own, with its version."""
+        drafter = self._assignment.at((name, tenant))
+        return None if drafter is None else drafter.name
+
+    def swap(self, name: str, drafter: Drafter | None, tenant: str | None, version: str, judged: bool = True) -> None:
+        """Has another version of a local drafter guess for a tenant, or for all that have no version of their own.
+
+        Running sequences go on with it from their present end. An error of the new drafter leaves all as it was.
+
+        Args:
+            name: of the drafter.
+            drafter: the new version; None ends a tenant's own, or the use of the drafter.
+            tenant: whose sequences it guesses for; None for all that have no version of their own.
+            version: its name. A version of this name that is still loaded is used in place of ``drafter``.
+            judged: whether it is given up where it earns less than the one before
+                (`outrider.engine.speculation.policy.probation`).
+        """
+        if drafter is not None:
+            drafter.name = f"{name}@{version}" if version else name
+        self._assignment.swap((name, tenant), None if drafter is None else self._new_local(drafter), judged=judged)
+
+    def _new_local(self, drafter: Drafter) -> LocalDrafter:
+        return LocalDrafter(drafter, self._policy.sequence_choice(self._cost(_READ_ROWS) / _READ_ROWS))
+
     def open(self, sequence: Sequence) -> Opening:
         """Starts the local drafters for a sequence; returns the opening that remote drafters need."""
+        return self._assignment.open(sequence)
+
+    def _opening(self, sequence: Sequence) -> Opening:
         request = sequence.request
         most = min(2 * (request.speculation.max_nodes or self._scheduler.limits.guesses_each), MOST_NODES)
         tokens, proposes = list(sequence.tokens), self._buyer.needs_proposals(sequence)
         replacement = proposes and self._target.rule.replacement
         prompt, predicted = len(request.prompt), request.prediction
-        opening = Opening(
-            tokens,
-            request.sampling,
-            most,
-            request.tenant,
-            prompt,
-            proposes,
-            replacement,
-            predicted,
-            request.speculation.private,
+        private = request.speculation.private
+        return Opening(
+            tokens, request.sampling, most, request.tenant, prompt, proposes, replacement, predicted, private
         )
-        able = [drafter for drafter in self._local.values() if predicted or not drafter.traits.predicted]
-        admitted = [drafter for drafter in able if request.admits(drafter.name)]
-        self._drafters[sequence.number] = admitted
-        for drafter in admitted:
-            drafter.open(sequence.number, opening)
-        self._note_whole(sequence)
-        return opening
 
     def seen_by(self, remote: Mapping[str, Traits], sequences: Iterable[Sequence]) -> None:
         """Notes which ``remote`` drafters need states, by name; ``sequences`` are all that have not ended."""
-        self._seeing_afar = remote
-        for sequence in sequences:
-            self._note_whole(sequence)
-
-    def _note_whole(self, sequence: Sequence) -> None:
-        request = sequence.request
-        decodes = request.max_tokens > 1 and not request.prefill_only
-        seeing = [*self._seeing.items(), *self._seeing_afar.items()] if decodes else []
-        sequence.whole = any(traits.whole and request.admits(name) for name, traits in seeing)
+        self._assignment.seen_by(remote, sequences)
 
     def layers(self, sequences: Seq[Sequence]) -> tuple[int, ...]:
         """The target's states that drafters of ``sequences`` need, ascending."""
-        if not (self._seeing or self._seeing_afar):
-            return ()
-        seeing = [*self._seeing.items(), *self._seeing_afar.items()]
-        admitted = [traits.layers for name, traits in seeing if any(s.request.admits(name) for s in sequences)]
-        return tuple(sorted({layer for layers in admitted for layer in layers}))
+        return self._assignment.layers(sequences)
 
     def follow(self, sequence: Sequence, length: int, tokens: list[int]) -> None:
         """Passes ``tokens``, decided after ``length`` others, to the local drafters.
 
         Trees are cut only when guesses are bought: most are replaced before that.
         """
-        for drafter in self._drafters[sequence.number]:
+        for drafter in self._assignment.of(sequence):
             drafter.follow(sequence.number, length, tokens)
 
     def see(self, sequence: Sequence, start: int, states: States) -> bool:
         """Passes ``states`` of tokens from ``start`` on to the local drafters; whether remote ones need them too."""
-        for drafter in self._drafters[sequence.number]:
+        for drafter in self._assignment.of(sequence):
             drafter.see(sequence.number, start, states)
-        return any(sequence.request.admits(name) for name in self._seeing_afar)
+        return self._assignment.sees_afar(sequence)
 
     def close(self, sequence: Sequence) -> None:
         """Ends the sequence at its local drafters."""
-        for drafter in self._drafters.pop(sequence.number, ()):
-            drafter.close(sequence)
+        self._assignment.close(sequence)
 
     def forget(self, tenant: str) -> None:
-        """Drops what local drafters keep of a tenant whose sequences have ended."""
-        for drafter in self._local.values():
-            drafter.forget(tenant)
+        """Drops what local drafters keep of a tenant whose sequences have ended, and the tenant's own versions."""
+        self._assignment.forget(tenant)
 
     def expire(self) -> None:
-        """Has local drafters forget tenants that had no sequence since the last call."""
+        """Has local drafters forget tenants that had no sequence since the last call; drops unused versions."""
+        self._assignment.drop_unused()
         for drafter in self._local.values():
             drafter.expire()
 
@@ -189,7 +195,8 @@ class Guessing:
             began = self._clock()
             for number, tree in drafter.draft(sequences, wanted):
                 if (sequence := sequences.get(number)) is not None:
-                    self.offer(sequence, tree, drafter.source)
+                    own = tree if tree.drafter == drafter.name else replace(tree, drafter=drafter.name)
+                    self.offer(sequence, own, drafter.source)
             waited = self._clock() - began
             drafter.time_wait(waited, bool(plan.prefilling))
             self.waited += waited
@@ -204,9 +211,9 @@ class Guessing:
 
     def learn(self, sequence: Sequence, guesses: MergedTree, accepted: AcceptedPath) -> None:
         """Learns which of a sequence's bought guesses were accepted."""
-        for drafter in self._drafters[sequence.number]:
+        for drafter in self._assignment.of(sequence):
             drafter.learn(sequence.number, len(accepted.rows) - 1)
-        self._accounting.learn(guesses, accepted.rows)
+        self._accounting.learn(guesses, accepted.rows, sequence.request.tenant)
         self._buyer.learn(guesses, accepted.rows, sequence.request.sampling.greedy)
 
     def time(self, plan: Plan, rows: int, seconds: float) -> None:
@@ -216,7 +223,10 @@ class Guessing:
             size, guesses = self._size, rows - sequences
             self._accounting.step(size, sequences, guesses, seconds, self.waited, remote)
             if any(sequence.request.speculates for sequence in plan.decoding):
-                self._accounting.settle(size, sequences, guesses, seconds, self.waited, remote - self.paused)
+                asked = remote - self.paused
+                served = self._assignment.judged(plan.decoding)
+                earned = self._accounting.settle(size, sequences, guesses, seconds, self.waited, asked, served)
+                self._assignment.enter(size, earned)
         self._accounting.clear()
 
     def _choose_drafters(self, plan: Plan) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence as Seq
 
 from outrider.engine.requests.sequence import Sequence
 from outrider.engine.speculation import Drafter, DraftTree, Opening
+from outrider.engine.speculation.drafters.drafter import plugin_name
 from outrider.engine.speculation.drafters.states import States
 from outrider.engine.speculation.policy.sequence_choice import READING, SequenceChoice
 
@@ -21,7 +22,9 @@ class LocalDrafter:
     """One local drafter, which costs nothing while it is paused or no sequence wants it.
 
     Attributes:
-        name: name of the drafter.
+        name: name of the drafter, with its version.
+        plugin: the name without the version.
+        judged: whether versions of it are compared; drafters that every verifier has, without a model, have none.
         source: source of its trees.
         traits: what the drafter states of itself.
         choice: chooses the sequences that the drafter is asked for; None to ask for all.
@@ -34,8 +37,9 @@ class LocalDrafter:
 
     def __init__(self, drafter: Drafter, choice: SequenceChoice) -> None:
         self._drafter, self.name, self.source = drafter, drafter.name, f"{OWN}{drafter.name}"
-        self.traits = traits = drafter.traits
-        self.choice = choice if traits.slow and traits.rests else None
+        self.plugin, self.traits = plugin_name(drafter.name), drafter.traits
+        self.judged = not self.traits.auto or self.traits.named or self.traits.shipped is not None
+        self.choice = choice if self.traits.slow and self.traits.rests else None
         self.paused = False
         self.waited: float | None = None
         self.usual_wait = self._owed = 0.0

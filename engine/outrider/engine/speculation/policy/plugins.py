@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.metadata import entry_points
 from operator import attrgetter
 from pathlib import Path
@@ -37,6 +38,23 @@ def make_drafters(settings: EngineSettings, vocabulary: str, model: LlamaModel) 
     if unlisted := sorted(settings.options.keys() - set(names)):
         raise SettingsError(f"options has settings for {', '.join(unlisted)}, which drafters does not list")
     return [_make(name, settings, vocabulary, model) for name in names]
+
+
+def make_version(
+    name: str, model: str | None, settings: EngineSettings, vocabulary: str, target: LlamaModel
+) -> Drafter | None:
+    """The drafter ``name`` over another ``model``; without one as the settings have it, or None if they have none.
+
+    Other options are those of the settings. Other arguments, and errors, as for `make_drafters`; the settings refuse a
+    drafter that they leave out: it is neither listed, nor is ``auto`` without ``-name``.
+    """
+    listed = name in drafter_names(settings)
+    if model is None:
+        return _make(name, settings, vocabulary, target) if listed else None
+    if not listed and ("auto" not in settings.drafters or f"-{name}" in settings.drafters):
+        raise SettingsError(f"drafters = {list(settings.drafters)} leaves {name} out")
+    options = {**settings.options, name: {**settings.options.get(name, {}), "model": model}}
+    return _make(name, replace(settings, options=options), vocabulary, target)
 
 
 def drafter_names(settings: EngineSettings) -> list[str]:
