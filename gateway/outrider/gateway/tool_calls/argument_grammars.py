@@ -25,8 +25,11 @@ class _ArgumentsLark:
 
     def _json(self, schema: Any) -> str:
         inner = schema if isinstance(schema, dict) else {}
-        refers = '"$ref"' in json.dumps(inner)
-        return as_templates_write({"$defs": self._parameters.definitions, **inner} if refers else inner)
+        if '"$ref"' in (text := json.dumps(inner)):
+            inner = {"$defs": self._parameters.definitions, **inner}
+        elif not self._parameters.types_of(schema) & {"array", "object"}:
+            return f"%json {text}"
+        return as_templates_write(inner)
 
     def _names(self, schema: Any) -> list[str]:
         """Python's names for values of ``schema`` that are no strings, arrays or objects, as literals."""
