@@ -72,9 +72,7 @@ class TaggedLark(_ArgumentsLark):
         types, closing = self._parameters.types_of(schema), self._spelling.of(tags.closing)
         resolved = self._parameters.resolved(schema)
         if "string" not in types:
-            values = [f"{rule}_json", *self._names(schema)]
-            yield f"{rule}: ({' | '.join(values)}) {closing}"
-            yield f"{rule}_json: {self._json(schema)}"
+            yield f"{rule}: ({' | '.join([self._json(schema), *self._names(schema)])}) {closing}"
         elif isinstance(resolved, dict) and (listed := resolved.get("enum", [resolved.get("const")])) != [None]:
             texts = [text for value in listed if set(kinds(value)) & types for text in _texts(value)]
             yield f"{rule}: ({' | '.join(map(json.dumps, texts))}) {closing}"
@@ -96,29 +94,26 @@ class PythonLark(_ArgumentsLark):
         own = self._parameters
         first, rest = [], "" if own.more is False else f"{self._name}_others"
         if rest:
-            yield f'{self._name}_other: {self._name.upper()}_NAME "=" {self._name}_more'
+            yield f'{self._name}_other: {self._name.upper()}_NAME "=" {self._value(own.more)}'
             yield f'{rest}: (", " {self._name}_other)*'
             yield f"{self._name.upper()}_NAME: {self._unnamed('[A-Za-z_][A-Za-z0-9_]*')}"
-            yield from self._value(f"{self._name}_more", own.more)
             first = ["", f"{self._name}_other {rest}"]
         if not first:
             first = [""]
         for number, (name, schema) in reversed([*enumerate(own.schemas.items())]):
             rule = f"{self._name}_{number}"
-            yield f"{rule}: {self._spelling.of(name + '=')} {rule}_value"
-            yield from self._value(f"{rule}_value", schema)
+            yield f"{rule}: {self._spelling.of(name + '=')} {self._value(schema)}"
             first = [*(first if name not in own.required else ()), f"{rule} {rest}"]
             yield f'{rule}_rest: (", " {rule}){"" if name in own.required else "?"} {rest}'
             rest = f"{rule}_rest"
         yield f"{self._name}: {' | '.join(first)}"
 
-    def _value(self, rule: str, schema: Any) -> Iterator[str]:
+    def _value(self, schema: Any) -> str:
         resolved = self._parameters.resolved(schema)
-        values = [f"{rule}_json", *self._names(schema)]
+        values = [self._json(schema), *self._names(schema)]
         if isinstance(resolved, dict) and resolved.keys() <= _PLAIN and self._parameters.types_of(schema) == {"string"}:
             values.append(r"/'([^'\\\x00-\x1f]|\\[nrt'\"\\])*'/")
-        yield f"{rule}: {' | '.join(values)}"
-        yield f"{rule}_json: {self._json(schema)}"
+        return f"({' | '.join(values)})"
 
 
 def _texts(value: Any) -> list[str]:
