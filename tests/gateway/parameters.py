@@ -136,6 +136,11 @@ TOOLS = [{"type": "function", "function": {"name": each, "parameters": SCHEMA}} 
 LOOSE_TOOLS = [{"type": "function", "function": {"name": "f", "parameters": LOOSE}}]
 F = {"type": "function", "function": {"name": "f"}}
 CALLED = {"tools": TOOLS, "tool_choice": "required"}
+TOOLS_ALLOWED = [{"type": "function", "function": {"name": name}} for name in ("f", "g")]
+ALLOWED = {
+    "tools": TOOLS,
+    "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": TOOLS_ALLOWED[:1]}},
+}
 STREAMED = {"stream": True, "stream_options": {"include_usage": True}}
 PARTS = {"type": "content", "content": [{"type": "text", "text": "a"}]}
 HI = [{"role": "user", "content": "hi"}]
@@ -217,6 +222,9 @@ CHAT: dict[str, Effect] = OPENAI | {
     "tool_choice.function.name": Effect(
         "g", {"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "f"}}}
     ),
+    "tool_choice.type": Effect("allowed_tools", {"tools": TOOLS, "tool_choice": F}, refused=400),
+    "tool_choice.allowed_tools.mode": Effect("required", ALLOWED),
+    "tool_choice.allowed_tools.tools": Effect(TOOLS_ALLOWED[1:], ALLOWED, Shows.REQUEST),
     "parallel_tool_calls": Effect(False, CALLED, Shows.REQUEST),
     "chat_template_kwargs": Effect({VARIABLE: True}),
 }

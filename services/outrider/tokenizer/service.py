@@ -24,7 +24,7 @@ from outrider.tokenizer.encoding import begin, encode, size
 from outrider.tokenizer.settings import TokenizerSettings
 from outrider.v1 import tokenizer_pb2 as pb
 from outrider.v1 import tokenizer_pb2_grpc as pb_grpc
-from outrider.wire.calls import DEFAULT, FORMATS, CallStyle, Mark
+from outrider.wire.calls import FORMATS, CallStyle, Mark, format_of
 from outrider.wire.ids import unpack_ids
 
 _INLINE_BYTES = 8 << 10  # takes less than a millisecond: cheaper than a hop to a thread
@@ -164,8 +164,10 @@ class TokenizerService(Service, pb_grpc.TokenizerServicer):
 
 
 def call_style(tokenizer: Tokenizer, wanted: str) -> CallStyle:
-    """The format of the model's tool calls: ``wanted``, or for ``auto`` that of its chat template, else the default."""
-    name = wanted if wanted != "auto" else tokenizer.call_format or DEFAULT
+    """The format of the model's tool calls: ``wanted``, or for ``auto`` the one that `format_of` finds."""
+    name = wanted
+    if wanted == "auto":
+        name = format_of(tokenizer.call_template, lambda text: tokenizer.added_token(text) is not None)
     silent = tokenizer.silent_ids(keep_special=False)
     marks = [(mark, tokenizer.added_token(mark)) for mark in FORMATS[name].marks]
     return CallStyle(name, tuple(Mark(mark, token, token in silent) for mark, token in marks if token is not None))

@@ -33,6 +33,20 @@ class TokenizerSettings(Settings, kw_only=True, frozen=True):
         ),
     ] = ""
     calls: Annotated[
-        Literal["auto", "hermes", "llama3"],
+        Literal[
+            "auto",
+            "hermes",
+            "llama3",
+            "pythonic",
+            "mistral",
+            "mistral_v11",
+            "qwen3_coder",
+            "glm45",
+            "deepseek_v3",
+            "deepseek_v31",
+            "kimi_k2",
+            "granite",
+            "harmony",
+        ],
         Meta(description="format of the model's tool calls; auto: that of the chat template, else hermes"),
     ] = "auto"

@@ -46,7 +46,7 @@ def chats(chosen: Tokenizer, text: str) -> list[dict[str, Any]]:
     system = {"role": "system", "content": text}
     wanted = [{"messages": [asked, answered, asked]}, {"messages": [system, asked]}]
     with_tools = {"messages": calling, "tools": [tool]}
-    return wanted + ([with_tools] if chosen.call_format is not None else [])
+    return wanted + ([with_tools] if "tool_call" in chosen.call_template else [])
 
 
 def test_no_name_of_a_special_token_in_a_chat_becomes_that_token(chosen: Tokenizer) -> None:

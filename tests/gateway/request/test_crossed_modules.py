@@ -30,11 +30,13 @@ UNUSED = {
     "observer.span",
     "request.filtering",
     "routing.refused_jobs",
+    "schemas.parameters",
     "stream.coalesced",
     "stream.filtered",
     "stream.pool",
     "stream.verifier_deaths",
     "tool_calls.answer_reader",
+    "tool_calls.grammar",
 }
 """Modules of what is not in the request: a deadline, limits, filters, a structure, calls, a trace, an equal request."""
 _PACKAGE = "/outrider/gateway/"

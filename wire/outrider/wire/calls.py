@@ -1,53 +1,39 @@
-"""How models write function calls: tokenizers announce a model's format, gateways prompt for it and parse it."""
+"""How a model writes function calls: tokenizers announce its format, gateways prompt for it and parse it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
-
-
-class CallFormat(msgspec.Struct, frozen=True):
-    """The text of calls: ``first``, a name as JSON, ``middle``, arguments as JSON, ``tail``; ``later`` begins others.
-
-    Attributes:
-        trigger: the beginning of ``first``; where an answer contains it, a call follows.
-        anywhere: whether text may stand before the first call; else an answer is text or calls.
-        most: most calls of one answer.
-        marks: parts of the text for which a vocabulary may have special tokens.
-    """
-
-    trigger: str
-    first: str
-    later: str
-    middle: str
-    tail: str
-    anywhere: bool
-    most: int
-    marks: tuple[str, ...] = ()
-
+from outrider.wire.call_formats.call_format import CallFormat
+from outrider.wire.call_formats.deepseek_v3 import DEEPSEEK_V3
+from outrider.wire.call_formats.deepseek_v31 import DEEPSEEK_V31
+from outrider.wire.call_formats.glm45 import GLM45
+from outrider.wire.call_formats.granite import GRANITE
+from outrider.wire.call_formats.harmony import HARMONY
+from outrider.wire.call_formats.hermes import HERMES
+from outrider.wire.call_formats.kimi_k2 import KIMI_K2
+from outrider.wire.call_formats.llama3 import LLAMA3
+from outrider.wire.call_formats.mistral import MISTRAL
+from outrider.wire.call_formats.mistral_v11 import MISTRAL_V11
+from outrider.wire.call_formats.pythonic import PYTHONIC
+from outrider.wire.call_formats.qwen3_coder import QWEN3_CODER
 
 FORMATS = {
-    "hermes": CallFormat(
-        trigger="<tool_call>",
-        first='<tool_call>\n{"name": ',
-        later='\n<tool_call>\n{"name": ',
-        middle=', "arguments": ',
-        tail="}\n</tool_call>",
-        anywhere=True,
-        most=16,
-        marks=("<tool_call>", "</tool_call>"),
-    ),
-    "llama3": CallFormat(
-        trigger='{"name": ',
-        first='{"name": ',
-        later="",
-        middle=', "parameters": ',
-        tail="}",
-        anywhere=False,
-        most=1,
-    ),
+    "kimi_k2": KIMI_K2,
+    "deepseek_v3": DEEPSEEK_V3,
+    "deepseek_v31": DEEPSEEK_V31,
+    "mistral_v11": MISTRAL_V11,
+    "mistral": MISTRAL,
+    "harmony": HARMONY,
+    "granite": GRANITE,
+    "glm45": GLM45,
+    "hermes": HERMES,
+    "qwen3_coder": QWEN3_CODER,
+    "pythonic": PYTHONIC,
+    "llama3": LLAMA3,
 }
-"""Formats by name: that of NousResearch's Hermes models (https://github.com/NousResearch/Hermes-Function-Calling), also
-used by Qwen's, and that of Llama 3.1 (https://github.com/meta-llama/llama-models), whose template takes one call."""
+"""Formats by name; where a template has the signs of several, the first one counts."""
 
 DEFAULT = "hermes"
 
@@ -70,3 +56,11 @@ class CallStyle(msgspec.Struct, frozen=True):
     def format(self) -> CallFormat:
         """The named format; the default one where a tokenizer of a later version names an unknown one."""
         return FORMATS.get(self.name, FORMATS[DEFAULT])
+
+
+def format_of(template: str, has_token: Callable[[str], bool]) -> str:
+    """Name of the format that a chat ``template`` shows, else of one whose marks are all tokens, else `DEFAULT`."""
+    source = template.replace('\\"', '"')
+    shown = (name for name, form in FORMATS.items() if all(sign in source for sign in form.signs))
+    known = (name for name, form in FORMATS.items() if form.marks and all(map(has_token, form.marks)))
+    return next(shown, None) or next(known, DEFAULT)

@@ -14,7 +14,6 @@ from outrider.engine.models.gguf.header import is_gguf
 from outrider.engine.needs import need
 from outrider.engine.text import files, pieces
 from outrider.engine.text.added_tokens import Declared, completed, declared_tokens, special_texts
-from outrider.engine.text.calls import call_format_of
 from outrider.engine.text.chat import Part
 from outrider.engine.text.ends import mark_special, special_tokens
 from outrider.engine.text.errors import TextError
@@ -30,8 +29,8 @@ class Tokenizer:
 
     ``template`` renders chats, and ``tool_template`` those with tools where it is another. ``declared`` tokens and
     ``special`` ones stand beside the ``definition``. ``eos_token_ids`` end an answer: those that the model's files
-    name, and those of `end_names` in `ends`. ``context_length`` is None if no file states it; ``call_format`` is the
-    chat template's format of calls, None for an unknown format.
+    name, and those of `end_names` in `ends`. ``context_length`` is None if no file states it; ``call_template`` is the
+    source of the template that renders calls of functions, or empty.
     """
 
     def __init__(
@@ -59,7 +58,7 @@ class Tokenizer:
             dict.fromkeys([*eos_token_ids, *(self._vocabulary[name] for name in named if name in self._vocabulary)])
         )
         self.context_length = context_length
-        self.call_format = call_format_of(tool_template or template)
+        self.call_template = tool_template or template or ""
         self._renderings = Renderings(template, tool_template, names or {}, self.special_tokens)
 
     @classmethod

@@ -7,6 +7,7 @@ from collections.abc import Hashable
 import msgspec
 from outrider.gateway.abuse import Sample
 from outrider.gateway.admission.deadlines import NO_DEADLINES, Deadlines
+from outrider.gateway.schemas.parameters import Parameters, ParameterTypes
 from outrider.v1.sampling_pb2 import Grammar
 from outrider.wire.bounds import MOST_PRIORITY
 from outrider.wire.sampling import UNSIGNED, SamplingParams, Speculation
@@ -103,6 +104,11 @@ class CallRules(msgspec.Struct, frozen=True):
     def names(self) -> tuple[str, ...]:
         """Names of the functions."""
         return tuple(function.name for function in self.functions)
+
+    @property
+    def types(self) -> tuple[ParameterTypes, ...]:
+        """The types of each function's parameters."""
+        return tuple(Parameters.of(function.schema).types() for function in self.functions)
 
     def bare(self, text: object) -> bool:
         """Whether calls without the format's marks are read as calls; ``text`` is the structure of text, or None."""

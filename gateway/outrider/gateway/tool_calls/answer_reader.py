@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 
 import msgspec
-from outrider.gateway.tool_calls.arguments import ArgumentsScanner
+from outrider.gateway.schemas.parameters import ParameterTypes
+from outrider.gateway.tool_calls.arguments import Arguments, arguments_of
 from outrider.gateway.tool_calls.bare_calls import BareCalls
+from outrider.gateway.tool_calls.matching import beginning, fits
+from outrider.wire.call_formats.call_format import NAME
 from outrider.wire.calls import CallStyle
 from outrider.wire.frames import WITHHELD, Finish, Frame
 
@@ -26,19 +28,24 @@ class AnswerPiece(msgspec.Struct, frozen=True):
 class AnswerReader:
     """Reads one answer, token by token: its pieces do not depend on how frames divide the tokens.
 
-    Text that may be the beginning of a call is held back, and so are blanks, which are dropped before a call. If
-    ``bare``, an answer of nothing but calls without the format's marks is read as calls, too. Such calls are returned
-    at the end of the answer: any text behind them would make the whole answer text.
+    Text that may be the beginning of a call is held back, and so are blanks, which are dropped before a call. What
+    begins like a call of ``names`` and is none is text. If ``bare``, an answer of nothing but calls without the
+    format's marks is read as calls, too. Such calls are returned at the end of the answer: any text behind them would
+    make the whole answer text. ``types`` are those of each function's parameters.
     """
 
-    def __init__(self, style: CallStyle, names: Sequence[str], *, bare: bool = False) -> None:
+    def __init__(
+        self, style: CallStyle, names: Sequence[str], types: Sequence[ParameterTypes] = (), *, bare: bool = False
+    ) -> None:
         form = self._form = style.format
-        name_ends = {json.dumps(name) + form.middle: name for name in names}
-        self._heads = {form.first + end: name for end, name in name_ends.items()}
-        self._later = {form.tail + form.later + end: name for end, name in name_ends.items()}
+        self._heads, self._later = _spelled(form.head, names), _spelled(form.later, names)
+        self._turns = form.turns + form.between_turns
+        self._openings = {head.partition(NAME)[0] for head in form.head} | set(self._turns)
+        self._types = dict(zip(names, types, strict=False))
         self._silent = {mark.token: mark.text for mark in style.marks if mark.silent}
         self._held, self._talked, self._calls = "", False, 0
-        self._arguments: ArgumentsScanner | None = None
+        self._next = self._read_text
+        self._arguments: Arguments | None = None
         self._bare = BareCalls(names) if bare else None
 
     @property
@@ -61,8 +68,10 @@ class AnswerReader:
         pieces = [piece for token, text in pairs for piece in self._take_token(token, text)]
         if last or frame.finish == Finish.STOP:
             pieces += self._take_bare()
-        if frame.finish is not None and not self.called and self._held:
-            pieces.append(AnswerPiece(self._held))
+        if frame.finish is not None and self._held:
+            further = self._next == self._read_further and not self._form.end
+            if (self._next == self._read_text or further) and (not self.called or self._held.strip()):
+                pieces.append(AnswerPiece(self._held))
             self._held = ""
         return _joined(pieces)
 
@@ -79,58 +88,76 @@ class AnswerReader:
         self._held += marked
         if self._bare is not None:
             self._bare.take(marked)
-        while self._held:
-            before = self._held
-            yield from self._step()
-            if self._held == before:
-                return
-
-    def _step(self) -> Iterator[AnswerPiece]:
-        if self._arguments is None:
-            yield from self._read_text()
-        elif not self._arguments.whole:
-            arguments, self._held = self._arguments.split(self._held)
-            if arguments:
-                yield AnswerPiece(arguments, self._calls - 1)
-        elif self._form.later:
-            yield from self._begin(self._later)
+        before = None
+        while self._held and before != (self._next, self._held):
+            before = self._next, self._held
+            yield from self._next()
 
     def _read_text(self) -> Iterator[AnswerPiece]:
         """The text before the place where a call may begin, and the beginning of that call."""
-        place = _beginning(self._held, self._form.first)
-        if (place or self._talked) and not self._form.anywhere:
+        anywhere = self._form.anywhere
+        place = min(beginning(self._held, opening) for opening in self._openings)
+        if (place or self._talked or self._calls) and not anywhere:
             place = len(self._held)
-        if place == 0:
-            yield from self._begin(self._heads)
-            if self._arguments is not None or any(head.startswith(self._held) for head in self._heads):
+        text = self._held[:place].rstrip() if anywhere else self._held[:place]
+        if not text and place < len(self._held):
+            before, self._held = self._held[:place], self._held[place:]
+            begun = yield from self._begin(self._heads)
+            if begun:
                 return
-            place = 1  # this is no call
-        if self._bare is not None and self._bare.possible:
-            return
-        text = self._held[:place].rstrip() if self._form.anywhere else self._held[:place]
-        if text:
+            turn = next((turn for turn in self._turns if self._held.startswith(turn)), "")
+            self._held = before + self._held[len(turn) :]
+            if turn or begun is None or any(turn.startswith(self._held[place:]) for turn in self._turns):
+                return
+            text = self._held[: place + 1]  # this is no call
+        if text and not (self._bare is not None and self._bare.possible):
             self._talked = True
             self._held = self._held[len(text) :]
             yield AnswerPiece(text)
-        elif self._held[place:].startswith(self._form.first):
-            self._held = self._held[place:]
 
-    def _begin(self, heads: dict[str, str]) -> Iterator[AnswerPiece]:
+    def _read_arguments(self) -> Iterator[AnswerPiece]:
+        assert self._arguments is not None
+        arguments, self._held = self._arguments.split(self._held)
+        if self._arguments.whole:
+            self._next = self._read_tail
+        if arguments:
+            yield AnswerPiece(arguments, self._calls - 1)
+
+    def _read_tail(self) -> Iterator[AnswerPiece]:
+        yield from ()
+        self._pass(self._form.tail, self._read_further)
+
+    def _read_further(self) -> Iterator[AnswerPiece]:
+        """The beginning of a further call, or the end of the calls."""
+        if (yield from self._begin(self._later)) is False:
+            self._pass((self._form.end,) if self._form.end else (), self._read_text)
+
+    def _pass(self, texts: Sequence[str], then: Callable[[], Iterator[AnswerPiece]]) -> None:
+        """Drops one of ``texts``, if there are any, and goes on with what is ``then``; with text if there is none."""
+        found = [length for text in texts if (length := fits(text, self._held)) is not None]
+        if not texts or any(found):
+            self._held, self._next = self._held[max(found, default=0) :], then
+        elif not found:
+            self._next = self._read_text
+
+    def _begin(self, heads: dict[str, str]) -> Generator[AnswerPiece, None, bool | None]:
+        """Begins a call with one of ``heads``; returns whether it did, None if more text decides."""
+        decided: bool | None = False
         for head, name in heads.items():
-            if self._held.startswith(head):
-                self._held = self._held[len(head) :]
-                self._arguments, self._calls = ArgumentsScanner(), self._calls + 1
+            length = fits(head, self._held)
+            if length:
+                self._held = self._held[length:]
+                self._arguments = arguments_of(self._form, self._types.get(name, {}))
+                self._next, self._calls = self._read_arguments, self._calls + 1
                 yield AnswerPiece("", self._calls - 1, name)
-                return
+                return True
+            decided = None if length == 0 else decided
+        return decided
 
 
-def _beginning(text: str, head: str) -> int:
-    """The index in ``text`` where ``head`` begins, or may begin once more text follows; else the length of ``text``."""
-    index = text.find(head)
-    if index >= 0:
-        return index
-    partial = range(max(0, len(text) - len(head) + 1), len(text))
-    return next((place for place in partial if head.startswith(text[place:])), len(text))
+def _spelled(heads: Sequence[str], names: Sequence[str]) -> dict[str, str]:
+    """The heads of calls of ``names``, each with its name."""
+    return {head.replace(NAME, name): name for head in heads for name in names}
 
 
 def _joined(pieces: list[AnswerPiece]) -> list[AnswerPiece]:

@@ -1,33 +1,32 @@
-"""Finds the end of the JSON of a call's arguments."""
+"""Reads the arguments of a call as they arrive, and writes them as JSON."""
 
 from __future__ import annotations
 
+from typing import Protocol
 
-class ArgumentsScanner:
-    """Reads the JSON of a call's arguments as it arrives; it ends before the bracket that closes the object around it.
+from outrider.gateway.schemas.parameters import ParameterTypes
+from outrider.gateway.tool_calls.json_scanner import JsonScanner
+from outrider.gateway.tool_calls.python_arguments import PythonArguments
+from outrider.gateway.tool_calls.tagged_arguments import TaggedArguments
+from outrider.wire.call_formats.call_format import CallFormat
+
+
+class Arguments(Protocol):
+    """Reads the arguments of one call.
 
     Attributes:
         whole: Whether the arguments have ended.
     """
 
-    def __init__(self) -> None:
-        self._depth, self._quoted, self._escaped = 0, False, False
-        self.whole = False
+    whole: bool
 
     def split(self, text: str) -> tuple[str, str]:
-        """The part of ``text`` that belongs to the arguments, and the rest."""
-        for place, character in enumerate(text):
-            if self._escaped:
-                self._escaped = False
-            elif character == '"':
-                self._quoted = not self._quoted
-            elif self._quoted:
-                self._escaped = character == "\\"
-            elif character in "[{":
-                self._depth += 1
-            elif character in "]}":
-                self._depth -= 1
-                if self._depth < 0:
-                    self.whole = True
-                    return text[:place], text[place:]
-        return text, ""
+        """The JSON of the arguments that ``text`` completes, and the rest, to be given again with the text after it."""
+        ...
+
+
+def arguments_of(form: CallFormat, types: ParameterTypes) -> Arguments:
+    """What reads the arguments of a call in ``form`` of a function whose parameters have ``types``."""
+    if form.arguments == "json":
+        return JsonScanner()
+    return PythonArguments() if form.arguments == "python" else TaggedArguments(form.arguments, types)

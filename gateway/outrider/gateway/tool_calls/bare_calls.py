@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 
-from outrider.gateway.tool_calls.arguments import ArgumentsScanner
+from outrider.gateway.tool_calls.json_scanner import JsonScanner
 
 _BLANKS = " \t\r\n"
 _BETWEEN = {"```": "fence", ",": "between", "{": "key"}
@@ -49,7 +49,7 @@ class BareCalls:
         self._step, self._word = "between", ""
         self._calls: list[tuple[str, list[str]]] = []
         self.possible = True
-        self.arguments = ArgumentsScanner()
+        self.arguments = JsonScanner()
 
     @property
     def whole(self) -> bool:
@@ -82,5 +82,5 @@ class BareCalls:
             return
         if self._step == "name":
             self._calls.append((json.loads(word), []))
-            self.arguments = ArgumentsScanner()
+            self.arguments = JsonScanner()
         self._step, self._word = words[word], ""

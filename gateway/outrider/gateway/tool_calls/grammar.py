@@ -5,20 +5,19 @@ It is written in llguidance's dialect of Lark (https://github.com/guidance-ai/ll
 
 from __future__ import annotations
 
-import json
 import re
+from collections.abc import Sequence
 
-import msgspec
 from outrider.gateway.request.generation import CallableFunction, CallRules, Structure
+from outrider.gateway.schemas.parameters import Parameters
+from outrider.gateway.tool_calls.argument_grammars import PythonLark, TaggedLark
 from outrider.gateway.tool_calls.bare_calls import head_pattern
+from outrider.gateway.tool_calls.spelling import Spelling, as_templates_write, pattern
 from outrider.v1.sampling_pb2 import Grammar
-from outrider.wire.calls import CallFormat, CallStyle
+from outrider.wire.call_formats.call_format import NAME, CallFormat, Tags
+from outrider.wire.calls import CallStyle
 
-_AS_TEMPLATES_WRITE = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
-"""JSON as Hugging Face's ``tojson`` writes it: a call in a chat's history then has the text that the model wrote."""
-
-
-_RULE = re.compile(r" \(in the rule arguments_(\d+)\)$")
+_RULE = re.compile(r" \(in the rule arguments_(\d+)\w*\)$")
 
 
 def call_structure(call_rules: CallRules, style: CallStyle, text: Structure | None) -> Structure:
@@ -34,44 +33,69 @@ def with_function_name(message: str, call_rules: CallRules) -> str:
 class _Lark:
     def __init__(self, style: CallStyle) -> None:
         self._format: CallFormat = style.format
-        self._tokens = {mark.text: mark.token for mark in style.marks}
+        self._spelling = Spelling({mark.text: mark.token for mark in style.marks})
+        self._heads: list[tuple[str, str]] = []
 
     def grammar(self, call_rules: CallRules, text: Structure | None) -> str:
         form = self._format
-        rules = [self._callee(place, function) for place, function in enumerate(call_rules.functions)]
-        if call_rules.bare(text):
-            rules += [*map(self._bare, range(len(rules)), call_rules.names), r"CLOSE: /[\x20\t\r\n]*\}/"]
-        names = " | ".join(f"callee_{place}" for place in range(len(call_rules.functions)))
-        return "\n".join(
-            [
-                "%llguidance {}",
-                *self._start(call_rules, text),
-                f"calls: {self._literal(form.first.removeprefix(form.trigger))} call{self._further_calls(call_rules)}",
-                f"call: ({names}) {self._literal(form.tail)}",
-                *rules,
-            ]
-        )
+        rules = [
+            f"first: {self._call(form.head, len(form.trigger) if self._triggered else 0)}",
+            f"further: {self._call(form.later)}" if form.later else "",
+            *(self._callees(number, head, call_rules.names) for number, head in enumerate(self._heads)),
+            *(self._arguments(place, function) for place, function in enumerate(call_rules.functions)),
+        ]
+        if call_rules.bare(text) and not form.turns:
+            rules += [*map(self._bare, range(len(call_rules.names)), call_rules.functions), r"CLOSE: /[\x20\t\r\n]*\}/"]
+        calls = f"calls: first{self._further_calls(call_rules)} {self._spelling.of(form.end)}"
+        return "\n".join(filter(None, ["%llguidance {}", *self._start(call_rules, text), calls, *rules]))
+
+    @property
+    def _triggered(self) -> bool:
+        """Whether calls begin with the text that no other text holds."""
+        return all(head.startswith(self._format.trigger) for head in self._format.head)
+
+    def _call(self, heads: Sequence[str], skipped: int = 0) -> str:
+        """A call that begins with one of ``heads``, without the ``skipped`` characters at their beginning."""
+        tail = " | ".join(map(self._spelling.of, self._format.tail))
+        calls = []
+        for head in heads:
+            before, _, rest = head.partition(NAME)
+            apart, whole = (before[skipped:], ("", rest)) if self._format.trigger else ("", (before, rest))
+            if whole not in self._heads:
+                self._heads.append(whole)
+            calls.append(f"{self._spelling.of(apart)} callees_{self._heads.index(whole)}")
+        return f"({' | '.join(calls)}) ({tail})" if tail else " | ".join(calls)
+
+    def _callees(self, number: int, head: tuple[str, str], names: Sequence[str]) -> str:
+        """Names, each between the parts of a ``head``, and with arguments.
+
+        Where no text begins a call, the whole head is one literal: text cannot be told from less of it.
+        """
+        callees = (f"{self._spelling.of(name.join(head))} arguments_{place}" for place, name in enumerate(names))
+        return f"callees_{number}: {' | '.join(callees)}"
 
     def _further_calls(self, call_rules: CallRules) -> str:
-        """The rule for what follows the first call: more calls, or blanks before a call that does not come."""
-        later = self._format.later
+        """What follows the first call: more calls, or blanks before a call that does not come."""
         repeated = min(call_rules.most, self._format.most) - 1
         if not repeated:
             return ""
-        blank = later[: len(later) - len(later.lstrip())]
-        return f" ({self._literal(later)} call){{0,{repeated}}}" + (f" {self._literal(blank)}?" if blank else "")
+        later = self._format.later[0]
+        blank = "" if self._format.end else later[: len(later) - len(later.lstrip())]
+        return f" further{{0,{repeated}}}" + (f" {self._spelling.of(blank)}?" if blank else "")
 
     def _start(self, call_rules: CallRules, text: Structure | None) -> list[str]:
         """The rules for text, and for the beginning of the first call."""
-        trigger = self._literal(self._format.trigger)
+        if self._format.turns:
+            return self._turns(call_rules, text)
+        trigger = self._spelling.of(self._format.trigger)
         if not call_rules.may_talk:
             return [f"start: {trigger} calls"]
         if text is not None:
-            return [f"start: {_json(text.grammar.json_schema)} | {trigger} calls"]
+            return [f"start: {as_templates_write(text.grammar.json_schema)} | {trigger} calls"]
         bare = " | ".join(f"bare_{place} start" for place in range(len(call_rules.functions)))
         if not self._format.anywhere:
             return [f"start: TEXT | {trigger} calls | {bare}", self._text("", call_rules)]
-        if self._format.trigger in self._tokens:
+        if self._format.trigger in self._spelling.tokens:
             return [f"start: TEXT | TEXT {trigger} calls | {bare}", self._text("(?s:.*)", call_rules)]
         return [
             f"start: TEXT | opened calls | {bare}",
@@ -79,33 +103,38 @@ class _Lark:
             self._text("(?s:.*)", call_rules),
         ]
 
+    def _turns(self, call_rules: CallRules, text: Structure | None) -> list[str]:
+        """The rules for text in turns, of which the last one is the answer."""
+        *before, last = map(self._spelling.of, self._format.turns)
+        end, next_ = map(self._spelling.of, self._format.between_turns)
+        again = f"again: ({' | '.join(before)}) TEXT {end} {next_}"
+        answer = "TEXT" if text is None else as_templates_write(text.grammar.json_schema)
+        says = f"({last} answer | calls)" if call_rules.may_talk else "calls"
+        return [f"start: ({next_})? again* {says}", again, f"answer: {answer}", "TEXT: /(?s:.*)/"]
+
     def _text(self, before: str, call_rules: CallRules) -> str:
         """The rule for text that is no call: it has no trigger after ``before``, and no bare call at its beginning."""
-        return f"TEXT: /(?s:.*)/ & ~/{before}{self._trigger}(?s:.*)/ & ~/{head_pattern(call_rules.names)}(?s:.*)/"
+        trigger = self._trigger(call_rules.names)
+        return f"TEXT: /(?s:.*)/ & ~/{before}{trigger}(?s:.*)/ & ~/{head_pattern(call_rules.names)}(?s:.*)/"
 
-    @property
-    def _trigger(self) -> str:
-        return re.escape(self._format.trigger).replace("/", r"\/")
+    def _trigger(self, names: Sequence[str]) -> str:
+        """An expression for what begins calls of ``names``, and no text."""
+        if self._format.trigger:
+            return pattern(self._format.trigger)
+        heads = (head.replace(NAME, name) for head in self._format.head for name in names)
+        return f"({'|'.join(map(pattern, heads))})"
 
-    def _callee(self, place: int, function: CallableFunction) -> str:
-        named = self._literal(json.dumps(function.name) + self._format.middle)
-        return f"callee_{place}: {named} arguments_{place}\narguments_{place}: {_json(function.schema)}"
+    def _arguments(self, place: int, function: CallableFunction) -> str:
+        if self._format.arguments == "json":
+            return f"arguments_{place}: {as_templates_write(function.schema)}"
+        lark = TaggedLark if isinstance(self._format.arguments, Tags) else PythonLark
+        return lark(self._format, self._spelling, f"arguments_{place}", Parameters.of(function.schema)).rules()
 
-    def _bare(self, place: int, name: str) -> str:
-        head = f"HEAD_{place}: /{head_pattern([name])}/"
+    def _bare(self, place: int, function: CallableFunction) -> str:
+        head = f"HEAD_{place}: /{head_pattern([function.name])}/"
         if not self._format.anywhere:
-            head += f" & ~/{self._trigger}(?s:.*)/"
-        return f"bare_{place}: HEAD_{place} arguments_{place} CLOSE\n{head}"
-
-    def _literal(self, text: str) -> str:
-        """``text`` as literals of the grammar; a mark that is a token is named by its id."""
-        if not text:
-            return ""
-        marks = "|".join(map(re.escape, self._tokens)) or "(?!)"
-        parts = filter(None, re.split(f"({marks})", text))
-        return " ".join(f"<[{self._tokens[part]}]>" if part in self._tokens else json.dumps(part) for part in parts)
-
-
-def _json(schema: str) -> str:
-    options = {"x-guidance": _AS_TEMPLATES_WRITE} | msgspec.json.decode(schema)
-    return f"%json {msgspec.json.encode(options).decode()}"
+            head += f" & ~/{self._trigger([function.name])}(?s:.*)/"
+        if self._format.arguments == "json":
+            return f"bare_{place}: HEAD_{place} arguments_{place} CLOSE\n{head}"
+        rule = f"arguments_{place}_bare"
+        return f"bare_{place}: HEAD_{place} {rule} CLOSE\n{head}\n{rule}: {as_templates_write(function.schema)}"

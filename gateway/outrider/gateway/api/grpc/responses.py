@@ -28,7 +28,7 @@ class ResponseWriter:
         self._functions, self._return_tokens, self._ignored = shape.functions, shape.return_tokens, shape.ignored
         style = flight.record.served.calls
         self._answer_readers = [
-            AnswerReader(style, shape.functions, bare=shape.bare) for _ in range(flight.record.choices)
+            AnswerReader(style, shape.functions, shape.types, bare=shape.bare) for _ in range(flight.record.choices)
         ]
         self._calls: list[list[AnswerPiece]] = [[] for _ in self._answer_readers]
 

@@ -28,6 +28,7 @@ from outrider.gateway.api.openai.json_types import (
 from outrider.gateway.api.schema.logprobs import token_name
 from outrider.gateway.ledger.record import Key, Record
 from outrider.gateway.request.models import ServedModel
+from outrider.gateway.schemas.parameters import ParameterTypes
 from outrider.gateway.stream.reassembly import split
 from outrider.mesh.errors import NotFound
 from outrider.wire.frames import Draft, Frame, Usage
@@ -36,7 +37,8 @@ from outrider.wire.frames import Draft, Frame, Usage
 class Shape(msgspec.Struct, frozen=True, tag="chunks"):
     """The form of chunks that the client asked for.
 
-    ``functions`` names the functions that a chat may call, if ``bare`` also without the marks of the model's format.
+    ``functions`` names the functions that a chat may call, if ``bare`` also without the marks of the model's format;
+    ``types`` are those of each function's parameters.
     With ``include_usage``, the stream ends with its usage; with ``continuous_usage``, each chunk holds the usage so
     far. ``ignored`` names the parameters without effect. An answer with one choice
     ``shows_metrics`` of its guesses.
@@ -50,11 +52,12 @@ class Shape(msgspec.Struct, frozen=True, tag="chunks"):
     ignored: tuple[str, ...] = ()
     bare: bool = False
     shows_metrics: bool = False
+    types: tuple[ParameterTypes, ...] = ()
 
     def form(self, request_id: str, served: ServedModel) -> Form:
         """The form of the chunks of request ``request_id``, which the model ``served`` answers."""
         if self.functions:
-            return calls_form(served.calls, self.functions, request_id, bare=self.bare)
+            return calls_form(served.calls, self.functions, self.types, request_id, bare=self.bare)
         return CHAT if self.kind == "chat" else COMPLETION
 
 

@@ -135,10 +135,10 @@ class ChatBody(Body, frozen=True, kw_only=True):
     def shape(self, ignored: tuple[str, ...]) -> Shape:
         """The form of the answer; the answer names the ``ignored`` parameters."""
         rules = self.call_rules
-        functions = () if rules is None else rules.names
         bare = rules is not None and rules.bare(format_structure(self.response_format))
         usage = self.include_usage, self.continuous_usage
-        return Shape("chat", functions, self.return_tokens, *usage, ignored, bare)
+        shape = Shape("chat", (), self.return_tokens, *usage, ignored, bare)
+        return shape if rules is None else msgspec.structs.replace(shape, functions=rules.names, types=rules.types)
 
 
 _B = TypeVar("_B", bound=Body)

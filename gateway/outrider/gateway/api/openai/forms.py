@@ -17,6 +17,7 @@ from outrider.gateway.api.openai.json_types import (
 )
 from outrider.gateway.api.schema.logprobs import ChatLogprobs, chat_logprobs, text_logprobs
 from outrider.gateway.api.schema.tools import CalledFunction, ToolCall, call_id, read_calls
+from outrider.gateway.schemas.parameters import ParameterTypes
 from outrider.gateway.tool_calls.answer_reader import AnswerPiece, AnswerReader
 from outrider.wire.calls import CallStyle
 from outrider.wire.frames import Frame
@@ -72,15 +73,18 @@ COMPLETION = Form("cmpl", "text_completion", "text_completion", None, _text_choi
 CHAT = Form("chatcmpl", "chat.completion", "chat.completion.chunk", _opening, _message_choice, _delta_choice)
 
 
-def calls_form(style: CallStyle, names: Sequence[str], answer: str, *, bare: bool) -> Form:
+def calls_form(
+    style: CallStyle, names: Sequence[str], types: Sequence[ParameterTypes], answer: str, *, bare: bool
+) -> Form:
     """The form of one chat that may call ``names``, if ``bare`` also without marks; ``answer`` is the request's id.
 
+    ``types`` are those of each function's parameters.
     The finish reason has its own chunk: the openai package misses the end of a call in a chunk that ends the answer.
     """
-    readers: defaultdict[int, AnswerReader] = defaultdict(lambda: AnswerReader(style, names, bare=bare))
+    readers: defaultdict[int, AnswerReader] = defaultdict(lambda: AnswerReader(style, names, types, bare=bare))
 
     def whole(frame: Frame, index: int, offset: int) -> Choice:
-        reader = AnswerReader(style, names, bare=bare)
+        reader = AnswerReader(style, names, types, bare=bare)
         message = _message(reader.take(frame), f"{answer}_{index}")
         return MessageChoice(message, _finish_of_calls(frame, reader), index, _logprobs(frame))
 

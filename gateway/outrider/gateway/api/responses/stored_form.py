@@ -10,6 +10,7 @@ from outrider.gateway.api.responses.builder import ResponseBuilder
 from outrider.gateway.api.responses.items import Message
 from outrider.gateway.api.responses.json_types import Echo
 from outrider.gateway.ledger.record import Key, Record
+from outrider.gateway.schemas.parameters import ParameterTypes
 from outrider.gateway.tool_calls.answer_reader import AnswerReader
 from outrider.mesh.errors import NotFound
 
@@ -20,7 +21,7 @@ _ID = re.compile(rf"{PREFIX}([A-Za-z0-9_-]{{1,64}})")
 class ResponseShape(msgspec.Struct, frozen=True, tag="response"):
     """The form of a response, and ``conversation``, the messages before it as JSON.
 
-    ``ignored`` names the parameters without effect. ``functions`` and ``bare`` are as in
+    ``ignored`` names the parameters without effect. ``functions``, ``bare`` and ``types`` are as in
     `outrider.gateway.api.openai.answers.Shape`.
     """
 
@@ -30,19 +31,24 @@ class ResponseShape(msgspec.Struct, frozen=True, tag="response"):
     conversation: bytes
     ignored: tuple[str, ...] = ()
     bare: bool = False
+    types: tuple[ParameterTypes, ...] = ()
 
     @classmethod
     def of(cls, body: ResponseBody, conversation: list[Message], ignored: tuple[str, ...] = ()) -> ResponseShape:
         """The form that ``body`` asks for, after ``conversation``."""
         messages = msgspec.json.encode(conversation)
-        return cls(_echo(body), body.functions, body.return_tokens, messages, ignored, body.bare)
+        rules = body.call_rules
+        types = () if rules is None else rules.types
+        return cls(_echo(body), body.functions, body.return_tokens, messages, ignored, body.bare, types)
 
     def builder(self, key: Key, record: Record) -> ResponseBuilder:
         """A builder of the response: all builders of one response build the same."""
         return ResponseBuilder(
             self.echo,
             key.request,
-            reader=AnswerReader(record.served.calls, self.functions, bare=self.bare) if self.functions else None,
+            reader=AnswerReader(record.served.calls, self.functions, self.types, bare=self.bare)
+            if self.functions
+            else None,
             model=record.served.name,
             seed=record.seed,
             created=record.created,

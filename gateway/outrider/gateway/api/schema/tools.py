@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import string
+from collections.abc import Iterable, Sequence
 from functools import cached_property
+from hashlib import blake2b
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -14,6 +16,7 @@ from outrider.gateway.schemas.enforced import Enforced, enforced
 from outrider.gateway.tool_calls.answer_reader import AnswerPiece
 from outrider.mesh.errors import InvalidRequest
 
+_LETTERS = string.ascii_letters + string.digits
 MOST_CALLS = 16
 """Most calls of one answer: stops a model that would call without end."""
 
@@ -51,16 +54,34 @@ class FunctionName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
 
 
-class NamedTool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``tool_choice`` that names a function."""
+class AllowedTool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One of the tools that may be called."""
 
     type: Literal["function"]
     function: FunctionName
 
 
+class AllowedTools(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The functions that may be called, where others are only shown to the model, and whether one has to be."""
+
+    mode: Literal["auto", "required"]
+    tools: Annotated[tuple[AllowedTool, ...], Meta(min_length=1, max_length=128)]
+
+
+class NamedTool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``tool_choice`` that names a function, or those that are allowed."""
+
+    type: Literal["function", "allowed_tools"]
+    function: FunctionName | None = None
+    allowed_tools: AllowedTools | None = None
+
+
 ToolChoice = Annotated[
     Literal["none", "auto", "required"] | NamedTool,
-    Meta(description='"auto", "none", "required", or {"type": "function", "function": {"name": ...}}'),
+    Meta(
+        description='"auto", "none", "required", {"type": "function", "function": {"name": ...}}, '
+        'or {"type": "allowed_tools", "allowed_tools": {"mode": ..., "tools": [...]}}'
+    ),
 ]
 
 
@@ -81,8 +102,9 @@ class ToolCall(msgspec.Struct):
 
 
 def call_id(answer: str, place: int) -> str:
-    """The id of call number ``place``, from 0 on, of an answer."""
-    return f"call_{answer}_{place}"
+    """The id of call number ``place``, from 0 on, of an answer: Mistral's templates take 9 letters and digits alone."""
+    number = int.from_bytes(blake2b(f"{answer}_{place}".encode(), digest_size=8).digest())
+    return "".join(_LETTERS[number // len(_LETTERS) ** position % len(_LETTERS)] for position in range(9))
 
 
 def read_calls(pieces: Sequence[AnswerPiece], answer: str) -> list[ToolCall]:
@@ -111,19 +133,33 @@ def read_call_rules(
     if choice == "none":
         return None
     require_small((tool.function.parameters for tool in tools), "tools")
+    places: dict[str, int] = {}
+    for place, tool in enumerate(tools):
+        places.setdefault(tool.function.name, place)
+    chosen: Iterable[int] = range(len(tools))
     if isinstance(choice, NamedTool):
-        return _forced_call(tools, choice.function.name, where)
-    functions = tuple(tool.function.callable_at(f"tools[{place}].{where}") for place, tool in enumerate(tools))
+        chosen = _places(choice, places)
+        choice = None if choice.allowed_tools is None else choice.allowed_tools.mode
+        if choice is None:
+            (place,) = chosen
+            param = f"tools[{place}].{where}"
+            return CallRules((tools[place].function.callable_at(param),), may_talk=False, most=1, param=param)
+    functions = tuple(tools[place].function.callable_at(f"tools[{place}].{where}") for place in chosen)
     return CallRules(functions, choice != "required", MOST_CALLS if parallel else 1, "tools")
 
 
-def _forced_call(tools: list[Tool], name: str, where: str) -> CallRules:
-    for place, tool in enumerate(tools):
-        if tool.function.name == name:
-            param = f"tools[{place}].{where}"
-            return CallRules((tool.function.callable_at(param),), may_talk=False, most=1, param=param)
-    names = ", ".join(tool.function.name for tool in tools)
-    raise InvalidRequest(f"tool_choice names {name}; there are: {names}", param="tool_choice")
+def _places(choice: NamedTool, places: dict[str, int]) -> list[int]:
+    """Where among the tools those are that ``choice`` names; raises `InvalidRequest` for one that is not there."""
+    if (choice.function is None) == (choice.type == "function") or (choice.allowed_tools is None) == (
+        choice.type == "allowed_tools"
+    ):
+        raise InvalidRequest(f"tool_choice of type {choice.type} must have {choice.type} alone", param="tool_choice")
+    allowed = choice.allowed_tools.tools if choice.allowed_tools else ()
+    names = [choice.function.name] if choice.function else [tool.function.name for tool in allowed]
+    for name in names:
+        if name not in places:
+            raise InvalidRequest(f"tool_choice names {name}; there are: {', '.join(places)}", param="tool_choice")
+    return sorted({places[name] for name in names})
 
 
 def template_tools(tools: list[Tool]) -> str:
