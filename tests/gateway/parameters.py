@@ -137,6 +137,7 @@ LOOSE_TOOLS = [{"type": "function", "function": {"name": "f", "parameters": LOOS
 F = {"type": "function", "function": {"name": "f"}}
 CALLED = {"tools": TOOLS, "tool_choice": "required"}
 STREAMED = {"stream": True, "stream_options": {"include_usage": True}}
+THINKS = {"thinking": {"type": "enabled"}}
 PARTS = {"type": "content", "content": [{"type": "text", "text": "a"}]}
 HI = [{"role": "user", "content": "hi"}]
 
@@ -219,6 +220,12 @@ CHAT: dict[str, Effect] = OPENAI | {
     ),
     "parallel_tool_calls": Effect(False, CALLED, Shows.REQUEST),
     "chat_template_kwargs": Effect({VARIABLE: True}),
+    "reasoning_effort": Effect("low"),
+    "enable_thinking": Effect(True),
+    "thinking.type": Effect("disabled", THINKS),
+    "thinking.budget_tokens": Effect(4, THINKS),
+    "thinking_token_budget": Effect(4, THINKS),
+    "include_reasoning": Effect(False, THINKS | {"thinking_token_budget": 4}),
 }
 
 

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aoutrider/v1/sampling.proto\x12\x0boutrider.v1\"\xef\x04\n\x0eSamplingParams\x12\x18\n\x0btemperature\x18\x01 \x01(\x02H\x00\x88\x01\x01\x12\r\n\x05top_k\x18\x02 \x01(\x05\x12\x12\n\x05top_p\x18\x03 \x01(\x02H\x01\x88\x01\x01\x12\r\n\x05min_p\x18\x04 \x01(\x02\x12\x11\n\x04seed\x18\x05 \x01(\x06H\x02\x88\x01\x01\x12\x17\n\nmax_tokens\x18\x06 \x01(\x05H\x03\x88\x01\x01\x12\x0c\n\x04stop\x18\x07 \x03(\t\x12\x16\n\x0estop_token_ids\x18\x08 \x03(\x05\x12\x12\n\nignore_eos\x18\t \x01(\x08\x12\x1f\n\x12repetition_penalty\x18\n \x01(\x02H\x04\x88\x01\x01\x12\x19\n\x11\x66requency_penalty\x18\x0b \x01(\x02\x12\x18\n\x10presence_penalty\x18\x0c \x01(\x02\x12>\n\nlogit_bias\x18\r \x03(\x0b\x32*.outrider.v1.SamplingParams.LogitBiasEntry\x12-\n\tbad_words\x18\x0e \x03(\x0b\x32\x1a.outrider.v1.TokenSequence\x12\x12\n\nmin_tokens\x18\x0f \x01(\x05\x12\x15\n\x08logprobs\x18\x10 \x01(\x05H\x05\x88\x01\x01\x12\x0c\n\x04\x65\x63ho\x18\x11 \x01(\x08\x12%\n\x07grammar\x18\x12 \x01(\x0b\x32\x14.outrider.v1.Grammar\x1a\x30\n\x0eLogitBiasEntry\x12\x0b\n\x03key\x18\x01 \x01(\x05\x12\r\n\x05value\x18\x02 \x01(\x02:\x02\x38\x01\x42\x0e\n\x0c_temperatureB\x08\n\x06_top_pB\x07\n\x05_seedB\r\n\x0b_max_tokensB\x15\n\x13_repetition_penaltyB\x0b\n\t_logprobs\"y\n\x07Grammar\x12\x15\n\x0bjson_schema\x18\x01 \x01(\tH\x00\x12\x0f\n\x05regex\x18\x02 \x01(\tH\x00\x12\x16\n\x0c\x63ontext_free\x18\x03 \x01(\tH\x00\x12&\n\x06\x63hoice\x18\x04 \x01(\x0b\x32\x14.outrider.v1.ChoicesH\x00\x42\x06\n\x04kind\"\x18\n\x07\x43hoices\x12\r\n\x05texts\x18\x01 \x03(\t\"\x1c\n\rTokenSequence\x12\x0b\n\x03ids\x18\x01 \x01(\x0c\"V\n\x0bSpeculation\x12\x0b\n\x03off\x18\x01 \x01(\x08\x12\x10\n\x08\x64rafters\x18\x02 \x03(\t\x12\x11\n\tmax_nodes\x18\x03 \x01(\x05\x12\x15\n\rreturn_drafts\x18\x04 \x01(\x08\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aoutrider/v1/sampling.proto\x12\x0boutrider.v1\"\x96\x05\n\x0eSamplingParams\x12\x18\n\x0btemperature\x18\x01 \x01(\x02H\x00\x88\x01\x01\x12\r\n\x05top_k\x18\x02 \x01(\x05\x12\x12\n\x05top_p\x18\x03 \x01(\x02H\x01\x88\x01\x01\x12\r\n\x05min_p\x18\x04 \x01(\x02\x12\x11\n\x04seed\x18\x05 \x01(\x06H\x02\x88\x01\x01\x12\x17\n\nmax_tokens\x18\x06 \x01(\x05H\x03\x88\x01\x01\x12\x0c\n\x04stop\x18\x07 \x03(\t\x12\x16\n\x0estop_token_ids\x18\x08 \x03(\x05\x12\x12\n\nignore_eos\x18\t \x01(\x08\x12\x1f\n\x12repetition_penalty\x18\n \x01(\x02H\x04\x88\x01\x01\x12\x19\n\x11\x66requency_penalty\x18\x0b \x01(\x02\x12\x18\n\x10presence_penalty\x18\x0c \x01(\x02\x12>\n\nlogit_bias\x18\r \x03(\x0b\x32*.outrider.v1.SamplingParams.LogitBiasEntry\x12-\n\tbad_words\x18\x0e \x03(\x0b\x32\x1a.outrider.v1.TokenSequence\x12\x12\n\nmin_tokens\x18\x0f \x01(\x05\x12\x15\n\x08logprobs\x18\x10 \x01(\x05H\x05\x88\x01\x01\x12\x0c\n\x04\x65\x63ho\x18\x11 \x01(\x08\x12%\n\x07grammar\x18\x12 \x01(\x0b\x32\x14.outrider.v1.Grammar\x12%\n\x07thought\x18\x13 \x01(\x0b\x32\x14.outrider.v1.Thought\x1a\x30\n\x0eLogitBiasEntry\x12\x0b\n\x03key\x18\x01 \x01(\x05\x12\r\n\x05value\x18\x02 \x01(\x02:\x02\x38\x01\x42\x0e\n\x0c_temperatureB\x08\n\x06_top_pB\x07\n\x05_seedB\r\n\x0b_max_tokensB\x15\n\x13_repetition_penaltyB\x0b\n\t_logprobs\"\x8d\x01\n\x07Thought\x12 \n\x05start\x18\x01 \x01(\x0b\x32\x11.outrider.v1.Mark\x12\x1e\n\x03\x65nd\x18\x02 \x01(\x0b\x32\x11.outrider.v1.Mark\x12 \n\x05plain\x18\x03 \x01(\x0b\x32\x11.outrider.v1.Mark\x12\x13\n\x06\x62udget\x18\x04 \x01(\x05H\x00\x88\x01\x01\x42\t\n\x07_budget\"!\n\x04Mark\x12\x0b\n\x03ids\x18\x01 \x01(\x0c\x12\x0c\n\x04text\x18\x02 \x01(\t\"y\n\x07Grammar\x12\x15\n\x0bjson_schema\x18\x01 \x01(\tH\x00\x12\x0f\n\x05regex\x18\x02 \x01(\tH\x00\x12\x16\n\x0c\x63ontext_free\x18\x03 \x01(\tH\x00\x12&\n\x06\x63hoice\x18\x04 \x01(\x0b\x32\x14.outrider.v1.ChoicesH\x00\x42\x06\n\x04kind\"\x18\n\x07\x43hoices\x12\r\n\x05texts\x18\x01 \x03(\t\"\x1c\n\rTokenSequence\x12\x0b\n\x03ids\x18\x01 \x01(\x0c\"V\n\x0bSpeculation\x12\x0b\n\x03off\x18\x01 \x01(\x08\x12\x10\n\x08\x64rafters\x18\x02 \x03(\t\x12\x11\n\tmax_nodes\x18\x03 \x01(\x05\x12\x15\n\rreturn_drafts\x18\x04 \x01(\x08\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,15 +34,19 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SAMPLINGPARAMS_LOGITBIASENTRY']._loaded_options = None
   _globals['_SAMPLINGPARAMS_LOGITBIASENTRY']._serialized_options = b'8\001'
   _globals['_SAMPLINGPARAMS']._serialized_start=44
-  _globals['_SAMPLINGPARAMS']._serialized_end=667
-  _globals['_SAMPLINGPARAMS_LOGITBIASENTRY']._serialized_start=533
-  _globals['_SAMPLINGPARAMS_LOGITBIASENTRY']._serialized_end=581
-  _globals['_GRAMMAR']._serialized_start=669
-  _globals['_GRAMMAR']._serialized_end=790
-  _globals['_CHOICES']._serialized_start=792
-  _globals['_CHOICES']._serialized_end=816
-  _globals['_TOKENSEQUENCE']._serialized_start=818
-  _globals['_TOKENSEQUENCE']._serialized_end=846
-  _globals['_SPECULATION']._serialized_start=848
-  _globals['_SPECULATION']._serialized_end=934
+  _globals['_SAMPLINGPARAMS']._serialized_end=706
+  _globals['_SAMPLINGPARAMS_LOGITBIASENTRY']._serialized_start=572
+  _globals['_SAMPLINGPARAMS_LOGITBIASENTRY']._serialized_end=620
+  _globals['_THOUGHT']._serialized_start=709
+  _globals['_THOUGHT']._serialized_end=850
+  _globals['_MARK']._serialized_start=852
+  _globals['_MARK']._serialized_end=885
+  _globals['_GRAMMAR']._serialized_start=887
+  _globals['_GRAMMAR']._serialized_end=1008
+  _globals['_CHOICES']._serialized_start=1010
+  _globals['_CHOICES']._serialized_end=1034
+  _globals['_TOKENSEQUENCE']._serialized_start=1036
+  _globals['_TOKENSEQUENCE']._serialized_end=1064
+  _globals['_SPECULATION']._serialized_start=1066
+  _globals['_SPECULATION']._serialized_end=1152
 # @@protoc_insertion_point(module_scope)
