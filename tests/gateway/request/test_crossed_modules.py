@@ -23,8 +23,10 @@ MOST = 40
 UNUSED = {
     "admission.deadlines",
     "admission.limit_store",
+    "api.openai.thoughts",
     "api.schema.logprobs",
     "api.schema.structure",
+    "api.schema.thinking",
     "api.schema.tools",
     "filters.installed",
     "observer.span",
@@ -36,7 +38,8 @@ UNUSED = {
     "stream.verifier_deaths",
     "tool_calls.answer_reader",
 }
-"""Modules of what is not in the request: a deadline, limits, filters, a structure, calls, a trace, an equal request."""
+"""Modules of what is not in the request: a deadline, limits, filters, a structure, calls, a trace, a thought, and an equal
+request."""
 _PACKAGE = "/outrider/gateway/"
 
 
