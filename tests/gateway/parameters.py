@@ -224,8 +224,8 @@ CHAT: dict[str, Effect] = OPENAI | {
     "enable_thinking": Effect(True),
     "thinking.type": Effect("disabled", THINKS),
     "thinking.budget_tokens": Effect(4, THINKS),
-    "thinking_token_budget": Effect(4, THINKS),
-    "include_reasoning": Effect(False, THINKS | {"thinking_token_budget": 4}),
+    "thinking_token_budget": Effect(4, {"enable_thinking": True}),
+    "include_reasoning": Effect(False, {"enable_thinking": True, "thinking_token_budget": 4}),
 }
 
 

@@ -38,8 +38,7 @@ UNUSED = {
     "stream.verifier_deaths",
     "tool_calls.answer_reader",
 }
-"""Modules of what is not in the request: a deadline, limits, filters, a structure, calls, a trace, a thought, and an equal
-request."""
+"""Modules of what is not in the request: a deadline, limits, filters, a structure, calls, a trace, thoughts, a twin."""
 _PACKAGE = "/outrider/gateway/"
 
 
