@@ -35,6 +35,7 @@ from outrider.engine.speculation.policy.guessing import Guessing, TargetView
 from outrider.engine.speculation.policy.plugins import make_drafters, make_rule, remote_names
 from outrider.engine.telemetry import Telemetry
 from outrider.engine.text import TextError, Tokenizer
+from outrider.engine.thoughts.marks import marks_of
 from outrider.engine.thoughts.tracker import Tracker
 from outrider.kernels.backend import triton_notice
 from outrider.native.levels import LevelError
@@ -194,6 +195,8 @@ class Target:
 
 def _load_tokenizer(directory: Path) -> Tokenizer:
     tokenizer = Tokenizer.load(directory)
+    if marks_of(tokenizer) is not None:
+        len(tokenizer.single_token_bytes)  # made now, so that the first thought does not wait
     _log.debug("tokenizer loaded", vocabulary=tokenizer.fingerprint)
     return tokenizer
 

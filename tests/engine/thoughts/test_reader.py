@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 
 import pytest
+import tokenizers
 from outrider.engine.requests.parameters import Mark, Thought
 from outrider.engine.text import IncrementalDecoder, Tokenizer
 from outrider.engine.text.errors import TextError
 from outrider.engine.thoughts.marks import STYLES, marks_of
 from outrider.engine.thoughts.reader import ThoughtReader
 from outrider.engine.thoughts.tracker import Tracker
-from tokenizers import AddedToken
+from tokenizers import AddedToken, models
 
 from tests.engine.text.makers import CHATML, byte_level, tokenizer
 
@@ -112,6 +113,13 @@ def test_the_template_says_how_a_model_marks_its_thoughts(
     if marks is not None and found is not None:
         named = marks_of(tokenizer(vocabulary, template="{{ x }}"), found)
         assert marks == named
+
+
+def test_a_vocabulary_that_cannot_write_the_marks_has_none() -> None:
+    words = tokenizers.Tokenizer(models.BPE({"a": 0}, []))
+    assert marks_of(tokenizer(words, template="<think>")) is None
+    with pytest.raises(TextError, match="has no tokens in this vocabulary"):
+        marks_of(tokenizer(words), "think")
 
 
 def test_the_marks_may_be_named_given_or_off() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import NamedTuple
 
 from outrider.engine.requests.parameters import Mark, Thought
@@ -46,11 +47,13 @@ def marks_of(tokenizer: Tokenizer, wanted: str = "auto", start: str = "", end: s
         return _thought(tokenizer, Texts(start, end))
     if wanted == "off":
         return None
-    if wanted == "auto":
-        source = tokenizer.template or ""
-        wanted = next((name for name, texts in STYLES.items() if _shows(source, name, texts)), "off")
-        return None if wanted == "off" else _thought(tokenizer, STYLES[wanted])
-    return _thought(tokenizer, STYLES[wanted])
+    if wanted != "auto":
+        return _thought(tokenizer, STYLES[wanted])
+    source = tokenizer.template or ""
+    shown = next((texts for name, texts in STYLES.items() if _shows(source, name, texts)), None)
+    with suppress(TextError):  # a vocabulary without these marks
+        return None if shown is None else _thought(tokenizer, shown)
+    return None
 
 
 def _shows(source: str, name: str, texts: Texts) -> bool:

@@ -192,7 +192,12 @@ def test_what_the_client_does_not_name_is_sampled_as_the_model_says(http: httpx.
 
 def test_grpc_tells_thoughts_too(mesh: Stack, http: httpx.Client) -> None:
     sampling = SamplingParams(temperature=1, top_p=1, seed=3, max_tokens=80)
-    asked = {"model": MODEL, "messages_json": json.dumps(ASKED), "sampling": sampling, "coalesce": False}
+    asked: dict[str, Any] = {
+        "model": MODEL,
+        "messages_json": json.dumps(ASKED),
+        "sampling": sampling,
+        "coalesce": False,
+    }
     request = pb.GenerateRequest(**asked, enable_thinking=True, thinking_token_budget=9)
     with grpc.insecure_channel(mesh.grpc) as channel:
         stub = InferenceStub(channel)
