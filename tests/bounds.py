@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from msgspec import inspect
-from outrider.v1.sampling_pb2 import Grammar
+from outrider.v1.sampling_pb2 import Grammar, Mark, Thought
 
 
 def inside(kind: inspect.Type) -> Any:
@@ -28,6 +28,8 @@ def inside(kind: inspect.Type) -> Any:
             return inside(types[0])
         case inspect.CustomType(cls=cls) if cls is Grammar:
             return Grammar(regex="a")
+        case inspect.CustomType(cls=cls) if cls is Thought:
+            return Thought(start=Mark(ids=b"\1\0\0\0"), end=Mark(ids=b"\2\0\0\0", text="a"), budget=3)
         case inspect.Metadata(type=plain):
             return inside(plain)
     raise NotImplementedError(kind)

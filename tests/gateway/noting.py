@@ -20,8 +20,8 @@ MARK = "the engine takes "
 """Begins a line of the log about a request."""
 PROGRAM = "tests.gateway.noting:Noting"
 
-_EACH_DIFFERS = ("id", "trace", "grammar")
-"""Fields of a request that are not written. The text of the grammar is in ``parameters``."""
+_EACH_DIFFERS = ("id", "trace", "grammar", "thinking")
+"""Fields of a request that are not written. The text of the grammar and the marks of thoughts are in ``parameters``."""
 
 
 class NotingEngine(Engine):

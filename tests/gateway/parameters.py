@@ -142,6 +142,7 @@ ALLOWED = {
     "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": TOOLS_ALLOWED[:1]}},
 }
 STREAMED = {"stream": True, "stream_options": {"include_usage": True}}
+THINKS = {"thinking": {"type": "enabled"}}
 PARTS = {"type": "content", "content": [{"type": "text", "text": "a"}]}
 HI = [{"role": "user", "content": "hi"}]
 
@@ -227,6 +228,12 @@ CHAT: dict[str, Effect] = OPENAI | {
     "tool_choice.allowed_tools.tools": Effect(TOOLS_ALLOWED[1:], ALLOWED, Shows.REQUEST),
     "parallel_tool_calls": Effect(False, CALLED, Shows.REQUEST),
     "chat_template_kwargs": Effect({VARIABLE: True}),
+    "reasoning_effort": Effect("low"),
+    "enable_thinking": Effect(True),
+    "thinking.type": Effect("disabled", THINKS),
+    "thinking.budget_tokens": Effect(4, THINKS),
+    "thinking_token_budget": Effect(4, {"enable_thinking": True}),
+    "include_reasoning": Effect(False, {"enable_thinking": True, "thinking_token_budget": 4}),
 }
 
 

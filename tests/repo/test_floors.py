@@ -64,6 +64,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "requests.output",
         "pages",
         "logits",
+        "thoughts",
         "requests",
         "scheduling",
         "telemetry",

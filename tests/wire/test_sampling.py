@@ -16,7 +16,7 @@ from outrider.wire.sampling import MOST_NODES, SamplingParams, SharedParameters,
 from tests.bounds import inside
 
 FULL = SamplingParams(**{field.name: inside(field.type) for field in type_info(SamplingParams).fields})
-ZEROS = {"top_p": 0.5, "repetition_penalty": 0.5, "grammar": None}
+ZEROS = {"top_p": 0.5, "repetition_penalty": 0.5, "grammar": None, "thought": None}
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,7 @@ class Message(msgspec.Struct, frozen=True):
 
     role: str = "assistant"
     content: str | None = None
+    reasoning_content: str | None = None
     tool_calls: list[dict[str, Any]] = []
 
 
@@ -86,6 +87,7 @@ class Delta(msgspec.Struct, frozen=True):
 
     role: str | None = None
     content: str | None = None
+    reasoning_content: str | None = None
     tool_calls: list[dict[str, Any]] = []
 
 

@@ -58,6 +58,8 @@ export interface ToolCall {
 export interface AssistantMessage {
   role: "assistant";
   content: string | null;
+  /** The thought in front of the answer, of models that think. */
+  reasoning_content?: string;
   refusal: null;
   tool_calls?: ToolCall[];
 }
@@ -66,6 +68,7 @@ export interface AssistantMessage {
 export interface Delta {
   role?: "assistant";
   content?: string;
+  reasoning_content?: string;
   tool_calls?: ToolCall[];
 }
 

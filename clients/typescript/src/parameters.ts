@@ -96,6 +96,11 @@ export type ChatParameters = Maybe<
     tool_choice: "auto" | "none" | "required" | { type: "function"; function: { name: string } };
     parallel_tool_calls: boolean;
     chat_template_kwargs: Record<string, unknown>;
+    reasoning_effort: "none" | "minimal" | "low" | "medium" | "high" | "xhigh";
+    enable_thinking: boolean;
+    thinking: { type: "enabled" | "disabled"; budget_tokens?: number };
+    thinking_token_budget: number;
+    include_reasoning: boolean;
   }
 >;
 

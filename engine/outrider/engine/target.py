@@ -22,6 +22,7 @@ from outrider.engine.models.threads import use_threads
 from outrider.engine.pages.page_budget import LEAST_ROOM, page_count
 from outrider.engine.pages.page_table import PageTable
 from outrider.engine.requests.model_limits import ModelLimits
+from outrider.engine.requests.parameters import Thought
 from outrider.engine.scheduling.cost_curve import CostCurve
 from outrider.engine.scheduling.estimate import Estimate
 from outrider.engine.scheduling.plan import Limits
@@ -34,6 +35,8 @@ from outrider.engine.speculation.policy.guessing import Guessing, TargetView
 from outrider.engine.speculation.policy.plugins import make_drafters, make_rule, make_version, remote_names
 from outrider.engine.telemetry import Telemetry
 from outrider.engine.text import TextError, Tokenizer
+from outrider.engine.thoughts.marks import marks_of
+from outrider.engine.thoughts.tracker import Tracker
 from outrider.kernels.backend import triton_notice
 from outrider.native.levels import LevelError
 from outrider.native.presence import notice
@@ -192,6 +195,10 @@ class Target:
         self.drafters.add(name)
         return made
 
+    def tracker(self, thought: Thought) -> Tracker:
+        """Follows thoughts with these marks, for a `Request`."""
+        return Tracker(thought, self.tokenizer.single_token_bytes, self.model_limits.vocabulary_size)
+
     def engine(self, cache: PageCache | None = None) -> Engine:
         """The engine over these parts, with its ``cache`` of pages; create only one."""
         parts = self.runner, self.scheduler, self.guessing, self.estimate, Answers(self.tokenizer), cache
@@ -200,6 +207,8 @@ class Target:
 
 def _load_tokenizer(directory: Path) -> Tokenizer:
     tokenizer = Tokenizer.load(directory)
+    if marks_of(tokenizer) is not None:
+        len(tokenizer.single_token_bytes)  # made now, so that the first thought does not wait
     _log.debug("tokenizer loaded", vocabulary=tokenizer.fingerprint)
     return tokenizer
 

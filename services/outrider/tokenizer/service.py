@@ -12,9 +12,12 @@ import grpc
 import msgspec
 from outrider.engine import store
 from outrider.engine.errors import ModelError
+from outrider.engine.requests import parameters
 from outrider.engine.text import TextError, Tokenizer
 from outrider.engine.text.chat import Part
 from outrider.engine.text.errors import NotRendered
+from outrider.engine.text.files import default_sampling
+from outrider.engine.thoughts.marks import marks_of
 from outrider.engine.worker import lower_priority
 from outrider.mesh.errors import ConfigError, InvalidRequest
 from outrider.mesh.heap import give_memory_back
@@ -26,6 +29,7 @@ from outrider.v1 import tokenizer_pb2 as pb
 from outrider.v1 import tokenizer_pb2_grpc as pb_grpc
 from outrider.wire.calls import FORMATS, CallStyle, Mark, format_of
 from outrider.wire.ids import unpack_ids
+from outrider.wire.thoughts import ThoughtMark, ThoughtStyle
 
 _INLINE_BYTES = 8 << 10  # takes less than a millisecond: cheaper than a hop to a thread
 _HUGE_BYTES = 256 << 10
@@ -64,6 +68,8 @@ class TokenizerService(Service, pb_grpc.TokenizerServicer):
             place = store.obtain(model, self._settings.integrity, text_only=True, watch=store.logged(_log))
             self._tokenizer = Tokenizer.load(place)
             self._start_rendering(place)
+            self._thoughts = _thoughts(self._tokenizer, self._settings)
+            self._sampling = default_sampling(place) if self._settings.generation_config == "auto" else {}
         except (ModelError, TextError) as error:
             raise ConfigError(str(error)) from None
         self._calls = msgspec.to_builtins(call_style(self._tokenizer, self._settings.calls))
@@ -98,6 +104,8 @@ class TokenizerService(Service, pb_grpc.TokenizerServicer):
             "context_length": self._tokenizer.context_length,
             "chat": self._tokenizer.has_chat_template,
             "calls": self._calls,
+            "thoughts": self._thoughts,
+            "sampling": [*self._sampling.items()],
         }
 
     async def Encode(self, request: pb.EncodeRequest, context: grpc.aio.ServicerContext) -> pb.EncodeResponse:  # noqa: N802
@@ -171,6 +179,19 @@ def call_style(tokenizer: Tokenizer, wanted: str) -> CallStyle:
     silent = tokenizer.silent_ids(keep_special=False)
     marks = [(mark, tokenizer.added_token(mark)) for mark in FORMATS[name].marks]
     return CallStyle(name, tuple(Mark(mark, token, token in silent) for mark, token in marks if token is not None))
+
+
+def _thoughts(tokenizer: Tokenizer, settings: TokenizerSettings) -> dict[str, Any] | None:
+    """The marks of the model's thoughts, for the registry; None without any."""
+    thought = marks_of(tokenizer, settings.reasoning, settings.reasoning_start, settings.reasoning_end)
+    if thought is None:
+        return None
+    plain = None if thought.plain is None else _mark(thought.plain)
+    return dict(msgspec.to_builtins(ThoughtStyle(_mark(thought.start), _mark(thought.end), plain)))
+
+
+def _mark(mark: parameters.Mark) -> ThoughtMark:
+    return ThoughtMark(mark.ids, mark.text)
 
 
 def _ids(data: bytes) -> list[int]:

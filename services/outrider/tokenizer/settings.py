@@ -50,3 +50,21 @@ class TokenizerSettings(Settings, kw_only=True, frozen=True):
         ],
         Meta(description="format of the model's tool calls; auto: that of the chat template, else hermes"),
     ] = "auto"
+    reasoning: Annotated[
+        Literal["auto", "off", "think", "mistral", "harmony", "granite"],
+        Meta(
+            description="marks of the thoughts in front of answers; auto: those of the chat template, off: thoughts "
+            "are text of the answer"
+        ),
+    ] = "auto"
+    reasoning_start: Annotated[
+        str, Meta(description="text that begins a thought, with reasoning_end instead of the marks that have a name")
+    ] = ""
+    reasoning_end: Annotated[str, Meta(description="text that ends a thought")] = ""
+    generation_config: Annotated[
+        Literal["auto", "off"],
+        Meta(
+            description="auto: the sampling in the model's generation_config.json holds for requests that do not "
+            "name a parameter; off: it has no effect"
+        ),
+    ] = "auto"

@@ -73,10 +73,10 @@ def test_the_library_takes_what_the_wire_takes(name: str) -> None:
 
 def test_every_parameter_of_the_wire_has_values_here() -> None:
     wire = {*WireParams.__struct_fields__, *Guessing.__struct_fields__, "return_drafts"}
-    assert VALUES.keys() == wire - {"grammar"}
+    assert VALUES.keys() == wire - {"grammar", "thought"}
     own = {field.name for field in fields(SamplingParams)}
-    assert own == VALUES.keys() | GRAMMARS | {"speculation", "prediction"}
-    assert {field.name for field in fields(parameters.SamplingParams)} <= own
+    assert own == VALUES.keys() | GRAMMARS | {"speculation", "prediction", "thinking_budget"}
+    assert {field.name for field in fields(parameters.SamplingParams)} - {"thought"} <= own
 
 
 def test_what_is_unset_is_the_default_of_the_wire() -> None:

@@ -23,8 +23,10 @@ MOST = 40
 UNUSED = {
     "admission.deadlines",
     "admission.limit_store",
+    "api.openai.thoughts",
     "api.schema.logprobs",
     "api.schema.structure",
+    "api.schema.thinking",
     "api.schema.tools",
     "filters.installed",
     "observer.span",
@@ -38,7 +40,7 @@ UNUSED = {
     "tool_calls.answer_reader",
     "tool_calls.grammar",
 }
-"""Modules of what is not in the request: a deadline, limits, filters, a structure, calls, a trace, an equal request."""
+"""Modules of what is not in the request: a deadline, limits, filters, a structure, calls, a trace, thoughts, a twin."""
 _PACKAGE = "/outrider/gateway/"
 
 

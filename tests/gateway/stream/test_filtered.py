@@ -57,6 +57,23 @@ async def test_a_text_is_that_of_the_token_behind_which_it_is_decided() -> None:
     assert (one.tokens, one.finish, one.usage) == ([WITHHELD] * 5, Finish.STOP, USAGE)
 
 
+THOUGHT = ["Ask bob", "@exa", "mple.or", "Mail ann", "@exa", "mple.org", "!"]
+
+
+@given(st.lists(st.integers(0, 7), max_size=3))
+async def test_what_is_held_of_a_thought_does_not_become_the_answers(cuts: list[int]) -> None:
+    whole = msgspec.structs.replace(frame(THOUGHT), thought=3)
+    parts = []
+    for cut in sorted(set(cuts)):
+        head, whole = split(whole, cut - whole.first_index)
+        parts.append(head)
+    frames = await shown(*parts, whole)
+    told = [text for each in frames for text in each.texts[: each.thought]]
+    said = [text for each in frames for text in each.texts[each.thought :]]
+    assert ("".join(told), "".join(said)) == ("Ask [email]", "Mail [email]!")
+    assert sum(each.thought for each in frames) == 4
+
+
 @given(st.lists(st.integers(0, 5), max_size=3))
 async def test_how_frames_divide_the_tokens_changes_nothing(cuts: list[int]) -> None:
     rest, parts = frame(["Mail a", "@b.co", ", use", " sk-abcdefghij", "klmnopqrst", "uv, then"]), list[Frame]()

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from outrider.gateway.stream.reassembly import Reassembly, join, split
 from outrider.wire.frames import Draft, Finish, Frame, Likelihood, Usage
 
-_LENGTH = 12
+_LENGTH, _THOUGHT = 12, 5
 _spans = st.tuples(st.integers(0, _LENGTH - 1), st.integers(0, _LENGTH)).map(lambda pair: (pair[0], max(pair)))
 
 
@@ -24,6 +24,7 @@ def _frame(start: int, end: int) -> Frame:
         finish,
         likelihoods=likely or None,
         drafts=[Draft(n, [n], [b""], [-1], ["d"], []) for n in numbers] or None,
+        thought=sum(n < _THOUGHT for n in numbers),
     )
 
 

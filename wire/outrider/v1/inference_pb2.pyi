@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class GenerateRequest(_message.Message):
-    __slots__ = ("model", "text", "messages_json", "ids", "sampling", "speculation", "n", "priority", "bad_words", "tools_json", "tool_choice_json", "parallel_tool_calls", "return_tokens", "linger", "ttft_ms", "timeout_ms", "coalesce", "add_special", "parse_special", "prediction")
+    __slots__ = ("model", "text", "messages_json", "ids", "sampling", "speculation", "n", "priority", "bad_words", "tools_json", "tool_choice_json", "parallel_tool_calls", "return_tokens", "linger", "ttft_ms", "timeout_ms", "coalesce", "add_special", "parse_special", "prediction", "enable_thinking", "reasoning_effort", "thinking_token_budget", "include_reasoning")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_JSON_FIELD_NUMBER: _ClassVar[int]
@@ -29,6 +29,10 @@ class GenerateRequest(_message.Message):
     ADD_SPECIAL_FIELD_NUMBER: _ClassVar[int]
     PARSE_SPECIAL_FIELD_NUMBER: _ClassVar[int]
     PREDICTION_FIELD_NUMBER: _ClassVar[int]
+    ENABLE_THINKING_FIELD_NUMBER: _ClassVar[int]
+    REASONING_EFFORT_FIELD_NUMBER: _ClassVar[int]
+    THINKING_TOKEN_BUDGET_FIELD_NUMBER: _ClassVar[int]
+    INCLUDE_REASONING_FIELD_NUMBER: _ClassVar[int]
     model: str
     text: str
     messages_json: str
@@ -49,10 +53,14 @@ class GenerateRequest(_message.Message):
     add_special: bool
     parse_special: bool
     prediction: str
-    def __init__(self, model: _Optional[str] = ..., text: _Optional[str] = ..., messages_json: _Optional[str] = ..., ids: _Optional[bytes] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., speculation: _Optional[_Union[_sampling_pb2.Speculation, _Mapping]] = ..., n: _Optional[int] = ..., priority: _Optional[int] = ..., bad_words: _Optional[_Iterable[str]] = ..., tools_json: _Optional[str] = ..., tool_choice_json: _Optional[str] = ..., parallel_tool_calls: _Optional[bool] = ..., return_tokens: _Optional[bool] = ..., linger: _Optional[bool] = ..., ttft_ms: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., coalesce: _Optional[bool] = ..., add_special: _Optional[bool] = ..., parse_special: _Optional[bool] = ..., prediction: _Optional[str] = ...) -> None: ...
+    enable_thinking: bool
+    reasoning_effort: str
+    thinking_token_budget: int
+    include_reasoning: bool
+    def __init__(self, model: _Optional[str] = ..., text: _Optional[str] = ..., messages_json: _Optional[str] = ..., ids: _Optional[bytes] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., speculation: _Optional[_Union[_sampling_pb2.Speculation, _Mapping]] = ..., n: _Optional[int] = ..., priority: _Optional[int] = ..., bad_words: _Optional[_Iterable[str]] = ..., tools_json: _Optional[str] = ..., tool_choice_json: _Optional[str] = ..., parallel_tool_calls: _Optional[bool] = ..., return_tokens: _Optional[bool] = ..., linger: _Optional[bool] = ..., ttft_ms: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., coalesce: _Optional[bool] = ..., add_special: _Optional[bool] = ..., parse_special: _Optional[bool] = ..., prediction: _Optional[str] = ..., enable_thinking: _Optional[bool] = ..., reasoning_effort: _Optional[str] = ..., thinking_token_budget: _Optional[int] = ..., include_reasoning: _Optional[bool] = ...) -> None: ...
 
 class GenerateResponse(_message.Message):
-    __slots__ = ("request_id", "first_index", "tokens", "text", "finish", "usage", "choice", "texts", "guessed_by", "logprobs", "tool_calls", "detail", "drafts")
+    __slots__ = ("request_id", "first_index", "tokens", "text", "finish", "usage", "choice", "texts", "guessed_by", "logprobs", "tool_calls", "detail", "drafts", "reasoning")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     FIRST_INDEX_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
@@ -66,6 +74,7 @@ class GenerateResponse(_message.Message):
     TOOL_CALLS_FIELD_NUMBER: _ClassVar[int]
     DETAIL_FIELD_NUMBER: _ClassVar[int]
     DRAFTS_FIELD_NUMBER: _ClassVar[int]
+    REASONING_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     first_index: int
     tokens: _containers.RepeatedScalarFieldContainer[int]
@@ -79,7 +88,8 @@ class GenerateResponse(_message.Message):
     tool_calls: _containers.RepeatedCompositeFieldContainer[FunctionCall]
     detail: GenerationDetail
     drafts: _containers.RepeatedCompositeFieldContainer[Draft]
-    def __init__(self, request_id: _Optional[str] = ..., first_index: _Optional[int] = ..., tokens: _Optional[_Iterable[int]] = ..., text: _Optional[str] = ..., finish: _Optional[str] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., choice: _Optional[int] = ..., texts: _Optional[_Iterable[str]] = ..., guessed_by: _Optional[_Iterable[str]] = ..., logprobs: _Optional[_Iterable[_Union[TokenLikelihood, _Mapping]]] = ..., tool_calls: _Optional[_Iterable[_Union[FunctionCall, _Mapping]]] = ..., detail: _Optional[_Union[GenerationDetail, _Mapping]] = ..., drafts: _Optional[_Iterable[_Union[Draft, _Mapping]]] = ...) -> None: ...
+    reasoning: str
+    def __init__(self, request_id: _Optional[str] = ..., first_index: _Optional[int] = ..., tokens: _Optional[_Iterable[int]] = ..., text: _Optional[str] = ..., finish: _Optional[str] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., choice: _Optional[int] = ..., texts: _Optional[_Iterable[str]] = ..., guessed_by: _Optional[_Iterable[str]] = ..., logprobs: _Optional[_Iterable[_Union[TokenLikelihood, _Mapping]]] = ..., tool_calls: _Optional[_Iterable[_Union[FunctionCall, _Mapping]]] = ..., detail: _Optional[_Union[GenerationDetail, _Mapping]] = ..., drafts: _Optional[_Iterable[_Union[Draft, _Mapping]]] = ..., reasoning: _Optional[str] = ...) -> None: ...
 
 class Draft(_message.Message):
     __slots__ = ("first_index", "tokens", "data", "parents", "guessed_by", "accepted")
@@ -118,18 +128,20 @@ class GenerationDetail(_message.Message):
     def __init__(self, model: _Optional[str] = ..., fingerprint: _Optional[str] = ..., created: _Optional[int] = ..., seed: _Optional[int] = ..., steps: _Optional[int] = ..., verifier: _Optional[str] = ..., lossy: _Optional[bool] = ..., ignored: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Usage(_message.Message):
-    __slots__ = ("prompt_tokens", "completion_tokens", "cached_tokens", "accepted_tokens", "rejected_tokens")
+    __slots__ = ("prompt_tokens", "completion_tokens", "cached_tokens", "accepted_tokens", "rejected_tokens", "reasoning_tokens")
     PROMPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     COMPLETION_TOKENS_FIELD_NUMBER: _ClassVar[int]
     CACHED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     REJECTED_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    REASONING_TOKENS_FIELD_NUMBER: _ClassVar[int]
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int
     accepted_tokens: int
     rejected_tokens: int
-    def __init__(self, prompt_tokens: _Optional[int] = ..., completion_tokens: _Optional[int] = ..., cached_tokens: _Optional[int] = ..., accepted_tokens: _Optional[int] = ..., rejected_tokens: _Optional[int] = ...) -> None: ...
+    reasoning_tokens: int
+    def __init__(self, prompt_tokens: _Optional[int] = ..., completion_tokens: _Optional[int] = ..., cached_tokens: _Optional[int] = ..., accepted_tokens: _Optional[int] = ..., rejected_tokens: _Optional[int] = ..., reasoning_tokens: _Optional[int] = ...) -> None: ...
 
 class TokenLikelihood(_message.Message):
     __slots__ = ("logprob", "data", "top")

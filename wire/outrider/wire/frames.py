@@ -36,7 +36,8 @@ class Usage(msgspec.Struct, array_like=True, frozen=True):
     ``lossy`` says that guesses were accepted by a rule under which the answer's law is not the target's own.
     ``emitted`` tokens were generated elsewhere before; their cost is not counted here. ``verified[i]`` is the number of
     steps that verified guesses and accepted ``i`` of them, up to the depth of the deepest guess. ``predicted`` has the
-    accepted and the rejected guesses of the request's prediction; None without one.
+    accepted and the rejected guesses of the request's prediction; None without one. ``reasoning_tokens`` are those of
+    the thought and its marks.
     """
 
     prompt_tokens: int
@@ -49,6 +50,7 @@ class Usage(msgspec.Struct, array_like=True, frozen=True):
     emitted: int = 0
     verified: list[int] = []
     predicted: tuple[int, int] | None = None
+    reasoning_tokens: int = 0
 
     @property
     def told_guesses(self) -> tuple[int, int]:
@@ -108,6 +110,9 @@ class Frame(msgspec.Struct, array_like=True, frozen=True):
     decided ``tokens`` where it was asked for, without nodes where nothing was guessed; those of several steps where
     frames were joined.
 
+    The first ``thought`` of the tokens belong to a thought in front of the answer, and so do their texts; its marks
+    have no text.
+
     In a filtered answer, ``texts[i]`` is what the filters let pass once they have read ``tokens[i]``, and ids are
     `WITHHELD`. Its last frame may hold a text behind those of its tokens. ``finish`` is ``Finish.FILTERED`` where a
     filter ended the answer.
@@ -124,6 +129,7 @@ class Frame(msgspec.Struct, array_like=True, frozen=True):
     likelihoods: list[Likelihood] | None = None
     verifier: str | None = None
     drafts: list[Draft] | None = None
+    thought: int = 0
 
 
 BATCH_BYTES = 512 << 10

@@ -92,11 +92,13 @@ class SamplingParams(SharedParameters, frozen=True, kw_only=True):
     logprobs: Logprobs | None = None
     echo: Flag = False
     grammar: pb.Grammar | None = None
+    thought: pb.Thought | None = None
 
     @classmethod
     def of(cls, shared: SharedParameters, **more: Any) -> Self:
-        """The ``shared`` parameters, with ``more`` by name."""
-        return cls(*_shared(shared), **more)
+        """The ``shared`` parameters, with ``more`` by name; one that is None gets its default."""
+        given = zip(_shared(shared), _NEUTRAL, strict=True)
+        return cls(*[neutral if value is None else value for value, neutral in given], **more)
 
     @classmethod
     def from_proto(cls, message: pb.SamplingParams, place: str = "") -> Self:
@@ -140,6 +142,7 @@ class Speculation(Guessing, frozen=True, kw_only=True):
 
 
 _PRESENT = frozenset(field.name for field in pb.SamplingParams.DESCRIPTOR.fields if field.has_presence)
+_NEUTRAL = tuple(getattr(SharedParameters(), name) for name in SharedParameters.__struct_fields__)
 _shared = attrgetter(*SharedParameters.__struct_fields__)
 
 

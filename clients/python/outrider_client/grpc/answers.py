@@ -48,12 +48,13 @@ def _choice(message: Any, chat: bool, whole: bool) -> Choice:
         {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
         for call in message.tool_calls
     ]
+    thought = message.reasoning or None
     return Choice(
         index=message.choice,
         finish_reason=message.finish or None,
         text=None if chat else message.text,
-        message=Message(content=message.text, tool_calls=calls) if chat and whole else None,
-        delta=Delta(content=message.text, tool_calls=calls) if chat and not whole else None,
+        message=Message(content=message.text, reasoning_content=thought, tool_calls=calls) if chat and whole else None,
+        delta=Delta(content=message.text, reasoning_content=thought, tool_calls=calls) if chat and not whole else None,
         logprobs={"content": [_logprob(entry) for entry in message.logprobs]} if message.logprobs else None,
     )
 

@@ -15,8 +15,9 @@ _UNSIGNED = (1 << 64) - 1
 _PLAIN = (
     *("model", "n", "priority", "parallel_tool_calls", "return_tokens"),
     *("ttft_ms", "timeout_ms", "coalesce"),
+    *("enable_thinking", "reasoning_effort", "thinking_token_budget", "include_reasoning"),
 )
-_SHAPED = ("seed", "stop", "logit_bias", "bad_words", "logprobs", "grammar")
+_SHAPED = ("seed", "stop", "logit_bias", "bad_words", "logprobs", "grammar", "thought")
 _SAMPLING = METHODS["Generate"].request.DESCRIPTOR.fields_by_name["sampling"].message_type
 _DRAWING = tuple(field.name for field in _SAMPLING.fields if field.name not in _SHAPED)
 """Parameters that have the same form over HTTP and in ``SamplingParams``."""

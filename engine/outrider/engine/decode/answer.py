@@ -10,6 +10,7 @@ from outrider.engine.requests.output import Alternative, Draft, Finish, Likeliho
 from outrider.engine.requests.sequence import Request
 from outrider.engine.speculation import MergedTree
 from outrider.engine.text import IncrementalDecoder, StopMatcher, Tokenizer
+from outrider.engine.thoughts.reader import ThoughtReader
 
 _MOST_ECHOED = 256
 """Most tokens of a prompt in one output: a long prompt with log-probabilities may exceed the broker's message size."""
@@ -33,6 +34,9 @@ class Answer:
         self._request, self._tokenizer = request, tokenizer
         self._decoder, self._matcher = IncrementalDecoder(tokenizer), StopMatcher(request.parameters.stop)
         self._prompt_decoder = IncrementalDecoder(tokenizer)
+        self._thoughts: ThoughtReader | None = None
+        if request.thinking is not None:
+            self._thoughts = ThoughtReader(request.thinking, request.prompt, trims=request.grammar is None)
         self._count = 0
         self._stopped = False
 
@@ -47,19 +51,32 @@ class Answer:
     def take(self, tokens: Sequence[int]) -> tuple[list[str], Finish | None]:
         """The text that each token makes final, up to the token that ends the answer, and the finish reason if any.
 
-        Stop strings count only behind the first ``min_tokens`` tokens.
+        Stop strings count only behind the first ``min_tokens`` tokens, and not in thoughts.
         """
         texts: list[str] = []
         for index, token in enumerate(tokens[: self._request.max_tokens - self._count], self._count):
             if token in self._request.stop_ids:
+                if self._thoughts is not None:
+                    self._thoughts.stop()
                 return [*texts, ""], Finish.STOP
-            text = self._decoder.push(token)
-            if index >= self._request.parameters.min_tokens:
+            text, thought = self._decoder.push(token), False
+            if self._thoughts is not None:
+                text, thought = self._read(self._thoughts, token, text)
+            if not thought and index >= self._request.parameters.min_tokens:
                 text, self._stopped = self._matcher.push(text)
             texts.append(text)
             if self._stopped:
                 return texts, Finish.STOP
         return texts, None
+
+    def _read(self, thoughts: ThoughtReader, token: int, text: str) -> tuple[str, bool]:
+        """As `ThoughtReader.take`; half a character in front of an end mark without text is the thought's."""
+        thinking = thoughts.thinking
+        text, thought = thoughts.take(token, text)
+        if thinking and not thoughts.thinking:
+            text += self._decoder.flush()
+            self._decoder = IncrementalDecoder(self._tokenizer)
+        return text, thought
 
     def echo(self, start: int, end: int, scores: Sequence[Score], first: int) -> Iterator[Output]:
         """Outputs of the prompt's tokens ``start`` to ``end``; ``scores`` belong to the tokens from ``first`` on."""
@@ -89,7 +106,10 @@ class Answer:
         """The output of ``tokens``, which follow the tokens of the previous output."""
         first, self._count = self._count, self._count + len(tokens)
         likelihoods = None if scores is None else self._likelihoods(tokens, scores)
-        return Output(self._request.id, first, tokens, texts, guessed_by, likelihoods=likelihoods, drafts=drafts)
+        output = Output(self._request.id, first, tokens, texts, guessed_by, likelihoods=likelihoods, drafts=drafts)
+        if self._thoughts is not None:
+            output.thought = self._thoughts.thought_of(first, len(tokens))
+        return output
 
     def drafts(self, guesses: MergedTree, rows: Sequence[int], tokens: int) -> list[Draft] | None:
         """The guesses that a step verified, for the next output; None unless the request has ``return_drafts``.
@@ -121,8 +141,17 @@ class Answer:
         texts = list(output.texts)
         if texts and not self._stopped:
             texts[-1] += self._rest()
-        return replace(output, texts=texts, finish=finish, usage=usage, error=error)
+        last = replace(output, texts=texts, finish=finish, usage=usage, error=error)
+        if self._thoughts is not None:
+            last.thought = self._thoughts.thought_of(output.first_index, len(output.tokens))
+            last.usage = usage and replace(usage, reasoning_tokens=self._thoughts.tokens)
+        return last
 
     def _rest(self) -> str:
-        text, stopped = self._matcher.push(self._decoder.flush())
+        text = self._decoder.flush()
+        if self._thoughts is not None:
+            text, thought = self._thoughts.end(text)
+            if thought:
+                return text
+        text, stopped = self._matcher.push(text)
         return text if stopped else text + self._matcher.flush()

@@ -11,7 +11,7 @@ from itertools import count
 from os import PathLike
 from typing import Any, Self, TypeVar
 
-from outrider.engine.errors import RequestError
+from outrider.engine.errors import RequestError, SettingsError
 from outrider.engine.library.loading import engine_settings
 from outrider.engine.library.prompts import (
     Message,
@@ -30,9 +30,11 @@ from outrider.engine.library.streams import Asked, AsyncStream, Stream
 from outrider.engine.logits.deep_threads import in_deep_thread
 from outrider.engine.logits.grammar import Grammar
 from outrider.engine.needs import need
-from outrider.engine.requests.parameters import GrammarText
+from outrider.engine.requests.parameters import GrammarText, Thought
 from outrider.engine.target import Target
 from outrider.engine.text import Tokenizer
+from outrider.engine.text.errors import TextError
+from outrider.engine.thoughts.marks import NAMES, marks_of
 
 T = TypeVar("T")
 Tools = Sequence[Mapping[str, Any]]
@@ -52,6 +54,8 @@ class LLM:
         drafters: names of drafters that guess; ``auto`` for ``ngram`` and ``suffix``, () for none.
         device: torch device: ``cpu``, ``cuda`` or ``cuda:N``.
         dtype: of the weights: ``auto``, ``float32``, ``bfloat16`` or ``float16``.
+        reasoning: marks of the thoughts in front of answers to chats: ``auto`` for those of the chat template, ``off``
+            to take thoughts for text, a name of `outrider.engine.thoughts.marks.STYLES`, or a pair of texts.
         settings: other settings of a verifier's engine, by name (`EngineSettings`).
 
     Raises:
@@ -68,22 +72,23 @@ class LLM:
         drafters: str | Sequence[str] = "auto",
         device: str = "cpu",
         dtype: str = "auto",
+        reasoning: str | tuple[str, str] = "auto",
         **settings: Any,
     ) -> None:
         named = {"device": device, "dtype": dtype, **settings}
         wanted = engine_settings(str(model), None if draft is None else str(draft), drafters, named)
         need("tokenizers", "texts of models")
-        self._run(Target.load(wanted))
+        self._run(Target.load(wanted), reasoning)
 
     @classmethod
-    def over(cls, target: Target) -> Self:
+    def over(cls, target: Target, *, reasoning: str | tuple[str, str] = "auto") -> Self:
         """The loaded ``target`` as an LLM, which alone may use it."""
         made = cls.__new__(cls)
-        made._run(target)
+        made._run(target, reasoning)
         return made
 
-    def _run(self, target: Target) -> None:
-        self._target = target
+    def _run(self, target: Target, reasoning: str | tuple[str, str]) -> None:
+        self._target, self._marks = target, _marks(target.tokenizer, reasoning)
         self._limits = replace(target.model_limits, context_length=target.room)
         self._numbers, self._swaps = count(), count(1)
         self._engine = RunningEngine(target)
@@ -225,15 +230,18 @@ class LLM:
         params: SamplingParams | None,
     ) -> Asked:
         self._engine.check()
-        return self._checked(chat_ids(self.tokenizer, messages, tools, variables), params)
+        return self._checked(chat_ids(self.tokenizer, messages, tools, variables), params, self._marks)
 
-    def _checked(self, prompt: list[int], params: SamplingParams | None) -> Asked:
+    def _checked(self, prompt: list[int], params: SamplingParams | None, marks: Thought | None = None) -> Asked:
         """The checked request for an answer to ``prompt``; `RequestError` if it is not allowed."""
         params = _DEFAULTS if params is None else params
         if not isinstance(params, SamplingParams):
             raise RequestError(f"params must be SamplingParams, not {type(params).__name__}", param="params")
         seed = secrets.randbits(_SEED_BITS)
-        parameters = params.for_engine(seed, partial(word_ids, self.tokenizer))
+        if params.thinking_budget is not None and marks is None:
+            why = "needs a chat with a model that marks its thoughts: see the argument reasoning of LLM"
+            raise RequestError(f"thinking_budget {why}", param="thinking_budget")
+        parameters = params.for_engine(seed, partial(word_ids, self.tokenizer), marks)
         grammar = None if parameters.grammar is None else self._grammar(parameters.grammar)
         request = self._limits.request(
             str(next(self._numbers)),
@@ -243,6 +251,7 @@ class LLM:
             params.for_drafters(),
             prediction=predicted_ids(self.tokenizer, params.prediction),
             grammar=grammar,
+            thinking=None if parameters.thought is None else self._target.tracker(parameters.thought),
         )
         return Asked(request, parameters.seed, params.return_drafts, self._engine, self)
 
@@ -252,6 +261,17 @@ class LLM:
         return (
             grammars.find(source, _TENANT) or in_deep_thread(partial(grammars.compile, source, None, _TENANT)).result()
         )
+
+
+def _marks(tokenizer: Tokenizer, reasoning: str | tuple[str, str]) -> Thought | None:
+    try:
+        if not isinstance(reasoning, str):
+            return marks_of(tokenizer, "off", *reasoning)
+        if reasoning not in NAMES:
+            raise SettingsError(f"reasoning must be {', '.join(NAMES)} or a pair of texts, not {reasoning!r}")
+        return marks_of(tokenizer, reasoning)
+    except TextError as error:
+        raise SettingsError(str(error)) from None
 
 
 def _for_each(

@@ -27,6 +27,7 @@ class Increment:
 
     Attributes:
         text: text of the tokens; without half characters, and without what may become a stop text.
+        reasoning: text of the tokens that belongs to the thought in front of the answer.
         token_ids: one or more, and maybe none in the last increment.
         guessed_by: the drafter that guessed each token; empty where the target decided it alone.
         finish_reason: set in the last increment: ``stop``, ``length``, ``error``, ``refused`` or ``cancelled``.
@@ -44,12 +45,13 @@ class Increment:
     usage: Usage | None = None
     logprobs: list[Likelihood] | None = None
     drafts: list[Draft] | None = None
+    reasoning: str = ""
 
     @classmethod
     def of(cls, output: Output, *, drafts: bool) -> Increment:
         """The increment in an ``output`` of the engine, with the trees of guesses if ``drafts``."""
         return cls(
-            "".join(output.texts),
+            "".join(output.texts[output.thought :]),
             output.tokens,
             output.guessed_by,
             output.finish,
@@ -57,6 +59,7 @@ class Increment:
             output.usage,
             output.likelihoods,
             output.drafts if drafts else None,
+            "".join(output.texts[: output.thought]),
         )
 
 
@@ -67,6 +70,7 @@ class Result:
     Attributes:
         prompt_token_ids: ids of the prompt.
         text: text of the answer, behind that of the prompt if it is echoed.
+        reasoning: text of the thought in front of the answer.
         token_ids: ids of the answer, with the id that ended it; behind those of the prompt if it is echoed.
         finish_reason: ``stop``, ``length``, ``error`` or ``refused``; ``cancelled`` for a stream that was closed.
         error: why the engine ended the answer, for ``error`` and ``refused``.
@@ -89,6 +93,7 @@ class Result:
     usage: Usage | None
     logprobs: list[Likelihood] | None = None
     drafts: list[Draft] | None = None
+    reasoning: str = ""
 
     @classmethod
     def of(cls, prompt: list[int], seed: int, outputs: Sequence[Output], *, drafts: bool) -> Result:
@@ -97,7 +102,7 @@ class Result:
         trees = _joined(output.drafts for output in outputs)
         return cls(
             prompt,
-            "".join(text for output in outputs for text in output.texts),
+            "".join(text for output in outputs for text in output.texts[output.thought :]),
             [token for output in outputs for token in output.tokens],
             last.finish or Finish.CANCELLED,
             last.error,
@@ -107,6 +112,7 @@ class Result:
             last.usage,
             _joined(output.likelihoods for output in outputs),
             trees if drafts else None,
+            "".join(text for output in outputs for text in output.texts[: output.thought]),
         )
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from outrider.engine.errors import RequestError
 from outrider.engine.library.bounds import TOKEN_IDS, Flag, Integers, Numbers, check_length, check_text, refuse
 from outrider.engine.requests import parameters
-from outrider.engine.requests.parameters import GrammarText, Speculation
+from outrider.engine.requests.parameters import GrammarText, Speculation, Thought
 from outrider.engine.speculation.trees.tree import MOST_NODES
 
 MOST_STOPS, MOST_STOP_IDS, MOST_BIASES, MOST_BAD_WORDS, MOST_DRAFTERS = 16, 64, 1024, 1024, 16
@@ -29,6 +29,7 @@ _BOUNDS: dict[str, Numbers | Integers | Flag] = {
     "presence_penalty": Numbers(-2, 2),
     "logprobs": Integers(0, 20, "no log-probabilities"),
     "echo": Flag(),
+    "thinking_budget": Integers(0, TOKEN_IDS.most, "any number of tokens"),
     "speculation": Flag(),
     "max_nodes": Integers(1, MOST_NODES, "as many as the engine's settings allow"),
     "return_drafts": Flag(),
@@ -65,6 +66,7 @@ class SamplingParams:
         regex: regular expression that the whole answer has to match.
         choice: texts of which the answer is one.
         grammar: context-free grammar of the answer, in GBNF or llguidance's Lark.
+        thinking_budget: most tokens of the thought in front of an answer to a chat; None for any number.
         speculation: whether drafters may guess.
         drafters: names of the drafters that may guess; () for all.
         max_nodes: most guesses of this answer in a step.
@@ -97,6 +99,7 @@ class SamplingParams:
     regex: str | None = None
     choice: Sequence[str] | None = None
     grammar: str | None = None
+    thinking_budget: int | None = None
     speculation: bool = True
     drafters: Sequence[str] = ()
     max_nodes: int | None = None
@@ -114,8 +117,8 @@ class SamplingParams:
             check_length("prediction", self.prediction, (list, tuple), TOKEN_IDS.most, "a text or a list of token ids")
             _check_ids("prediction", self.prediction)
 
-    def for_engine(self, seed: int, words: Words) -> parameters.SamplingParams:
-        """The engine's parameters, with the ``seed`` where these leave the choice."""
+    def for_engine(self, seed: int, words: Words, thought: Thought | None = None) -> parameters.SamplingParams:
+        """The engine's parameters, with the ``seed`` where these leave the choice, and the marks of a ``thought``."""
         made: dict[str, Any] = {
             "seed": seed if self.seed is None else self.seed,
             "stop": (self.stop,) if isinstance(self.stop, str) else tuple(self.stop),
@@ -123,9 +126,10 @@ class SamplingParams:
             "logit_bias": dict(self.logit_bias),
             "bad_words": self._bad_words(words),
             "grammar": self._grammar_text(),
+            "thought": None if thought is None else replace(thought, budget=self.thinking_budget),
         }
-        shared = {each.name: getattr(self, each.name) for each in fields(parameters.SamplingParams)}
-        return parameters.SamplingParams(**shared | made)
+        shared = {each.name for each in fields(parameters.SamplingParams)} - made.keys()
+        return parameters.SamplingParams(**{name: getattr(self, name) for name in shared}, **made)
 
     def for_drafters(self) -> Speculation:
         """The engine's parameters of speculation; outputs always hold the guesses, of which results count."""

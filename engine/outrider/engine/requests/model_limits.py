@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from outrider.engine.errors import RequestError
-from outrider.engine.requests.parameters import SamplingParams, Speculation
+from outrider.engine.requests.parameters import SamplingParams, Speculation, Thought
 from outrider.engine.requests.sequence import Request
 from outrider.engine.sampling import Sampling
 
@@ -94,6 +94,14 @@ class ModelLimits:
         self._require_known(parameters.logit_bias, "logit_bias")
         for word in parameters.bad_words:
             self._require_known(word, "bad_words")
+        if parameters.thought is not None:
+            self._check_thought(parameters.thought)
+
+    def _check_thought(self, thought: Thought) -> None:
+        for mark in filter(None, (thought.start, thought.end, thought.plain)):
+            check(mark.ids, "thought", "has a mark without tokens")
+            self._require_known(mark.ids, "thought")
+        check(thought.budget is None or thought.budget >= 0, "thought", "has a budget below 0")
 
     def _check_drafters(self, speculation: Speculation) -> None:
         unknown = [] if speculation.off else sorted(set(speculation.drafters) - set(self.drafters))

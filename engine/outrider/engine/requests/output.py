@@ -25,7 +25,8 @@ class Usage:
     ``lossy`` says that guesses were accepted by a rule under which the answer's law is not the target's own.
     ``emitted`` tokens were generated elsewhere before; their cost is not counted here. ``verified[i]`` is the number of
     steps that verified guesses and accepted ``i`` of them, up to the depth of the deepest guess. ``predicted`` has the
-    accepted and the rejected guesses of the request's prediction; None without one.
+    accepted and the rejected guesses of the request's prediction; None without one. ``reasoning_tokens`` are those of
+    the thought and its marks.
     """
 
     prompt_tokens: int
@@ -38,6 +39,7 @@ class Usage:
     emitted: int = 0
     verified: list[int] = field(default_factory=list)
     predicted: tuple[int, int] | None = None
+    reasoning_tokens: int = 0
 
 
 class Alternative(NamedTuple):
@@ -89,7 +91,7 @@ class Output:
     decided it alone. ``finish`` and ``usage`` are set on the last output only (without ``usage`` where nothing was
     computed), ``error`` says why the engine ended the request. ``likelihoods`` has one for each of ``tokens`` where
     they were asked for, ``drafts`` the tree of the step that decided ``tokens``, without nodes where nothing was
-    guessed.
+    guessed. The first ``thought`` of the tokens belong to a thought in front of the answer, and so do their texts.
     """
 
     request: str
@@ -102,3 +104,4 @@ class Output:
     error: str | None = None
     likelihoods: list[Likelihood] | None = None
     drafts: list[Draft] | None = None
+    thought: int = 0

@@ -24,6 +24,36 @@ class GrammarText:
 
 
 @dataclass(frozen=True, slots=True)
+class Mark:
+    """What begins or ends a thought.
+
+    Attributes:
+        ids: the tokens that write the mark.
+        text: the mark's text, which any tokens may write; empty where only ``ids`` are the mark.
+    """
+
+    ids: tuple[int, ...]
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Thought:
+    """How an answer marks off the thought in front of it, and how long that may be.
+
+    Attributes:
+        start: begins a thought.
+        end: ends a thought; the answer proper follows.
+        plain: begins an answer without a thought, where such an answer has a mark.
+        budget: most tokens between the marks; None for any number.
+    """
+
+    start: Mark
+    end: Mark
+    plain: Mark | None = None
+    budget: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SamplingParams:
     """How tokens are drawn, and where the answer ends. Each default leaves the model's own distribution as it is.
 
@@ -45,7 +75,8 @@ class SamplingParams:
         bad_words: sequences of tokens that the answer may not contain.
         logprobs: likeliest tokens of each place to return with log-probabilities; None for no log-probabilities.
         echo: whether the prompt is returned before the answer.
-        grammar: grammar of the answer.
+        grammar: grammar of the answer, which begins behind the thought where there is one.
+        thought: the marks of a thought; None takes all text for the answer's.
     """
 
     temperature: float = 1.0
@@ -66,6 +97,7 @@ class SamplingParams:
     logprobs: int | None = None
     echo: bool = False
     grammar: GrammarText | None = None
+    thought: Thought | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,8 @@ from outrider.engine.requests.parameters import SamplingParams, Speculation
 from outrider.engine.sampling import Dice, Sampling
 from outrider.engine.speculation import DraftTree
 from outrider.engine.speculation.drafters.drafter import plugin_name
+from outrider.engine.thoughts.guide import Budget, ThoughtGuide
+from outrider.engine.thoughts.tracker import Tracker
 
 PageSource = Literal["kvcache", "peer"]
 """Who may send pages: a KV cache, or another verifier."""
@@ -32,6 +34,7 @@ class Request:
             are made of them and of the model, and hold where they differ.
         speculation: drafters that may guess, how much, and whether frames hold the verified guesses.
         grammar: grammar of the answer.
+        thinking: follows the thought in front of the answer; None takes all text for the answer's.
         priority: higher priorities run before lower ones.
         weight: the tenant's share relative to other tenants; the tenant's tokens are divided by it.
         first_by: deadline of the first token, in seconds on the scheduler's clock.
@@ -52,6 +55,7 @@ class Request:
     parameters: SamplingParams = field(default_factory=SamplingParams)
     speculation: Speculation = field(default_factory=Speculation)
     grammar: Grammar | None = None
+    thinking: Tracker | None = None
     priority: int = 0
     weight: float = 1.0
     first_by: float = inf
@@ -121,7 +125,7 @@ class Sequence:
     accepted: int = 0
     rejected: int = 0
     finish: Finish | None = None
-    guide: Guide | None = None
+    guide: Guide | ThoughtGuide | None = None
     rules: list[Rule] = field(default_factory=list)
     echoed: int = 0
     lossy: bool = False
@@ -146,8 +150,10 @@ class Sequence:
         if edits(request.parameters):
             sequence.rules.append(History(request.parameters, tokens, length, request.stop_ids))
         if request.grammar is not None:
-            sequence.guide = request.grammar.guide(tokens, length, request.stop_ids)
+            sequence.guide = _guide(request.grammar, request, tokens)
             sequence.rules.append(sequence.guide)
+        elif request.thinking is not None and request.thinking.thought.budget is not None:
+            sequence.rules.append(Budget(request.thinking, tokens, length))
         return sequence
 
     @property
@@ -214,3 +220,11 @@ class Sequence:
             self.verified,
             self.predicted if self.request.prediction else None,
         )
+
+
+def _guide(grammar: Grammar, request: Request, tokens: list[int]) -> Guide | ThoughtGuide:
+    """What the grammar allows along ``tokens``, behind the thought if there may be one."""
+    length = len(request.prompt)
+    if request.thinking is None:
+        return grammar.guide(tokens, length, request.stop_ids)
+    return ThoughtGuide(request.thinking, grammar, tokens, length, request.stop_ids)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,6 +55,31 @@ def _ids(value: Any, path: Path) -> list[int]:
     if any(not isinstance(each, int) or isinstance(each, bool) or each < 0 for each in listed):
         raise TextError(f"{path}: eos_token_id is {json.dumps(value)}; it must be a token id or a list of token ids")
     return listed
+
+
+def default_sampling(directory: Path) -> dict[str, int | float]:
+    """The sampling that ``generation_config.json`` says the model is to be used with, by name.
+
+    A value out of bounds is left out, as is one that changes nothing. A GGUF file says nothing.
+    """
+    found = read_json(directory / "generation_config.json") if directory.is_dir() else {}
+    values = {
+        name: found[name] for name, fits in _SAMPLING.items() if _is_number(found.get(name)) and fits(found[name])
+    }
+    return values | ({"top_k": int(values["top_k"])} if "top_k" in values else {})
+
+
+_SAMPLING: dict[str, Callable[[float], bool]] = {
+    "temperature": lambda value: 0 <= value <= 100 and value != 1,
+    "top_p": lambda value: 0 < value < 1,
+    "top_k": lambda value: value > 0 and value == int(value),
+    "min_p": lambda value: 0 < value <= 1,
+    "repetition_penalty": lambda value: 0 < value <= 100 and value != 1,
+}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def context_length(config: Mapping[str, Any], tokenizer_config: Mapping[str, Any]) -> int | None:

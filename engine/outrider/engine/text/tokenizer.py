@@ -58,6 +58,7 @@ class Tokenizer:
             dict.fromkeys([*eos_token_ids, *(self._vocabulary[name] for name in named if name in self._vocabulary)])
         )
         self.context_length = context_length
+        self.template = template
         self.call_template = tool_template or template or ""
         self._renderings = Renderings(template, tool_template, names or {}, self.special_tokens)
 
@@ -129,6 +130,10 @@ class Tokenizer:
         """Id of the added token with exactly this text; None without one."""
         added = self._parsing.get_added_tokens_decoder()
         return next((number for number, token in added.items() if token.content == text), None)
+
+    def has_added(self, ids: Iterable[int]) -> bool:
+        """Whether one of ``ids`` is an added token, which ordinary text cannot spell."""
+        return not self._parsing.get_added_tokens_decoder().keys().isdisjoint(ids)
 
     @property
     def has_chat_template(self) -> bool:

@@ -135,7 +135,9 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     ``verifier.proto``, higher first, at least `LEAST_PRIORITY`. ``session`` names the conversation of the request, for
     routers that keep a conversation on one verifier. With ``coalesce``, an identical request may share the answer; its
     tokens must be fixed, by a given seed or a temperature of 0. If there are ``call_rules``, ``structure`` applies to
-    text beside calls. ``prediction`` is the text that the client expects for an answer.
+    text beside calls. ``prediction`` is the text that the client expects for an answer. An API that tells thoughts
+    from answers (`Frame.thought`) ``splits`` them; a thought has at most ``thought_budget`` tokens. ``unnamed`` lists
+    parameters of ``sampling`` that the client left to the model.
     """
 
     model: str | None
@@ -152,6 +154,9 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     call_rules: CallRules | None = None
     more: tuple[tuple[Prompt, int], ...] = ()
     prediction: str = ""
+    splits: bool = False
+    thought_budget: int | None = None
+    unnamed: tuple[str, ...] = ()
 
 
 def samples_of(generation: Generation) -> list[Sample]:

@@ -14,19 +14,33 @@ from outrider.mesh.attempts import TRANSIENT, persist
 from outrider.mesh.errors import InvalidRequest, Unavailable
 from outrider.mesh.registry import Member, Registry, State
 from outrider.wire.calls import CallStyle
+from outrider.wire.thoughts import ThoughtStyle
 
 
 class ServedModel(msgspec.Struct, frozen=True):
-    """A model with a tokenizer and a verifier of one vocabulary; ``calls`` is the format of its calls of functions."""
+    """A model with a tokenizer and a verifier of one vocabulary; ``calls`` is the format of its calls of functions.
+
+    ``thoughts`` are the marks of its thoughts, None without any. ``sampling`` is what requests get that name no other.
+    """
 
     name: str
     vocabulary: str
     context_length: int
     calls: CallStyle = CallStyle()
+    thoughts: ThoughtStyle | None = None
+    sampling: tuple[tuple[str, int | float], ...] = ()
 
     def served_by(self, member: Member) -> bool:
         """Whether ``member`` serves this model, with this vocabulary."""
         return member.status.get("model") == self.name and member.status.get("vocabulary") == self.vocabulary
+
+
+class _Announced(msgspec.Struct):
+    """What a tokenizer's status says of its model."""
+
+    calls: CallStyle = CallStyle()
+    thoughts: ThoughtStyle | None = None
+    sampling: tuple[tuple[str, int | float], ...] = ()
 
 
 class Models:
@@ -49,13 +63,13 @@ class Models:
         return self._models
 
     def _find_models(self) -> list[ServedModel]:
-        tokenizers = {_identity(m): m.status.get("calls", {}) for m in self._ready("tokenizer")}
+        tokenizers = {_identity(m): m.status for m in self._ready("tokenizer")}
         verifiers = [m for m in self._ready("verifier") if _identity(m) in tokenizers]
         best: dict[str, ServedModel] = {}
         for (name, vocabulary), _ in reversed(Counter(map(_identity, verifiers)).most_common()):
             contexts = [m.status["context_length"] for m in verifiers if _identity(m) == (name, vocabulary)]
-            style = msgspec.convert(tokenizers[name, vocabulary], CallStyle)
-            best[name] = ServedModel(name, vocabulary, min(contexts), style)
+            announced = msgspec.convert(tokenizers[name, vocabulary], _Announced)
+            best[name] = ServedModel(name, vocabulary, min(contexts), *msgspec.structs.astuple(announced))
         self._seen |= best.keys()
         return sorted(best.values(), key=lambda served: served.name)
 

@@ -78,6 +78,7 @@ def join(frames: list[Frame]) -> Frame:
         guessed_by=[name for frame in frames for name in frame.guessed_by],
         likelihoods=[entry for frame in frames for entry in frame.likelihoods or []] or None,
         drafts=[draft for frame in frames for draft in frame.drafts or []] or None,
+        thought=sum(frame.thought for frame in frames),
     )
 
 
@@ -88,7 +89,11 @@ def split(frame: Frame, count: int) -> tuple[Frame, Frame]:
     head = msgspec.structs.replace(
         _part(frame, slice(count)), finish=None, usage=None, error=None, verifier=None, drafts=before
     )
-    return head, msgspec.structs.replace(_part(frame, slice(count, None)), first_index=place, drafts=after)
+    tail = msgspec.structs.replace(_part(frame, slice(count, None)), first_index=place, drafts=after)
+    if frame.thought:
+        head = msgspec.structs.replace(head, thought=min(frame.thought, count))
+        tail = msgspec.structs.replace(tail, thought=max(frame.thought - count, 0))
+    return head, tail
 
 
 def _split_drafts(drafts: list[Draft], place: int) -> tuple[list[Draft], list[Draft]]:

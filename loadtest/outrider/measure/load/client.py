@@ -61,6 +61,7 @@ class _Failure(msgspec.Struct):
 
 class _Delta(msgspec.Struct):
     content: str | None = None
+    reasoning_content: str | None = None
 
 
 class _Choice(msgspec.Struct):
@@ -70,7 +71,8 @@ class _Choice(msgspec.Struct):
     @property
     def opens(self) -> bool:
         """Whether this is a chat's first chunk, which names the role and holds no token."""
-        return self.delta is not None and not self.delta.content and self.finish_reason is None
+        delta = self.delta
+        return delta is not None and not (delta.content or delta.reasoning_content) and self.finish_reason is None
 
 
 class _Event(msgspec.Struct):

@@ -14,7 +14,14 @@ import msgspec
 from outrider.engine.errors import RequestError
 from outrider.engine.requests.model_limits import ModelLimits
 from outrider.engine.requests.output import Draft, Likelihood, Output, Usage
-from outrider.engine.requests.parameters import GrammarKind, GrammarText, SamplingParams, Speculation
+from outrider.engine.requests.parameters import (
+    GrammarKind,
+    GrammarText,
+    Mark,
+    SamplingParams,
+    Speculation,
+    Thought,
+)
 from outrider.engine.requests.sequence import Request
 from outrider.engine.sampling import Sampling
 from outrider.mesh.errors import InvalidRequest
@@ -85,7 +92,9 @@ def lease_seconds(message: verifier_pb2.SubmitRequest) -> float:
 def frame(output: Output, verifier: str) -> frames.Frame:
     """The frame that tells an output to readers; the last one names the ``verifier``."""
     if output.finish is None and output.likelihoods is None and output.drafts is None:
-        return frames.Frame(output.request, output.first_index, output.tokens, output.texts, output.guessed_by)
+        return frames.Frame(
+            output.request, output.first_index, output.tokens, output.texts, output.guessed_by, thought=output.thought
+        )
     return frames.Frame(
         output.request,
         output.first_index,
@@ -98,6 +107,7 @@ def frame(output: Output, verifier: str) -> frames.Frame:
         None if output.likelihoods is None else [_likelihood(each) for each in output.likelihoods],
         None if output.finish is None else verifier,
         None if output.drafts is None else [frames.Draft(**_fields(draft)) for draft in output.drafts],
+        output.thought,
     )
 
 
@@ -113,7 +123,18 @@ def _fields(value: Usage | Draft) -> dict[str, Any]:
 def _parameters(message: sampling_pb2.SamplingParams) -> SamplingParams:
     values = msgspec.structs.asdict(wire.SamplingParams.from_proto(message))
     values["grammar"] = grammar_from_proto(message.grammar) if message.HasField("grammar") else None
+    values["thought"] = _thought(message.thought) if message.HasField("thought") else None
     return SamplingParams(**values)
+
+
+def _thought(message: sampling_pb2.Thought) -> Thought:
+    plain = _mark(message.plain) if message.HasField("plain") else None
+    budget = message.budget if message.HasField("budget") else None
+    return Thought(_mark(message.start), _mark(message.end), plain, budget)
+
+
+def _mark(message: sampling_pb2.Mark) -> Mark:
+    return Mark(tuple(wire.ids_of(message.ids, "thought")), message.text)
 
 
 def grammar_from_proto(message: sampling_pb2.Grammar) -> GrammarText:

@@ -64,6 +64,8 @@ class Methods(pb_grpc.VerifierServicer):
         request, lease_s = request_from_proto(message, self._target.model_limits, now), lease_seconds(message)
         if (source := request.parameters.grammar) is not None:
             request = replace(request, grammar=await self._compiler.compile(source, message.tenant))
+        if (thought := request.parameters.thought) is not None:
+            request = replace(request, thinking=self._target.tracker(thought))
         if self._draining:
             raise Unavailable("this verifier is draining")
         if (span := kept_span()) is not None:

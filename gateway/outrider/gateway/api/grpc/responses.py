@@ -26,6 +26,7 @@ class ResponseWriter:
         self._flight, self._start = flight, start
         shape = decode_shape(flight.record.shape)
         self._functions, self._return_tokens, self._ignored = shape.functions, shape.return_tokens, shape.ignored
+        self._shows_thoughts = shape.thoughts != "hidden"
         style = flight.record.served.calls
         self._answer_readers = [
             AnswerReader(style, shape.functions, shape.types, bare=shape.bare) for _ in range(flight.record.choices)
@@ -68,6 +69,8 @@ class ResponseWriter:
             logprobs=[_likelihood(entry) for entry in frame.likelihoods or []],
             drafts=[_draft(draft) for draft in frame.drafts or []],
         )
+        if frame.thought and self._shows_thoughts:
+            message.reasoning = "".join(frame.texts[: frame.thought])
         if self._return_tokens:
             message.texts.extend(frame.texts)
             message.guessed_by.extend(frame.guessed_by)
@@ -86,7 +89,9 @@ class ResponseWriter:
             message.finish = "tool_calls"
 
     def _read(self, frame: Frame, choice: int) -> str:
-        """The text of a frame outside calls; pieces of calls are kept for the last message."""
+        """The text of a frame outside thoughts and calls; pieces of calls are kept for the last message."""
+        if frame.thought:
+            frame = split(frame, frame.thought)[1]
         if not self._functions:
             return "".join(frame.texts)
         pieces = self._answer_readers[choice].take(frame)
@@ -115,6 +120,7 @@ def _usage(usage: Usage) -> pb.Usage:
         cached_tokens=usage.cached_tokens,
         accepted_tokens=accepted,
         rejected_tokens=rejected,
+        reasoning_tokens=usage.reasoning_tokens,
     )
 
 
@@ -126,6 +132,7 @@ def _sum(choices: Sequence[pb.GenerateResponse]) -> pb.Usage:
         total.completion_tokens += choice.usage.completion_tokens
         total.accepted_tokens += choice.usage.accepted_tokens
         total.rejected_tokens += choice.usage.rejected_tokens
+        total.reasoning_tokens += choice.usage.reasoning_tokens
     return total
 
 

@@ -25,6 +25,7 @@ from outrider.gateway.api.openai.json_types import (
     TextChoice,
     UsageBody,
 )
+from outrider.gateway.api.openai.thoughts import thinking_form
 from outrider.gateway.api.schema.logprobs import token_name
 from outrider.gateway.ledger.record import Key, Record
 from outrider.gateway.request.models import ServedModel
@@ -41,7 +42,7 @@ class Shape(msgspec.Struct, frozen=True, tag="chunks"):
     ``types`` are those of each function's parameters.
     With ``include_usage``, the stream ends with its usage; with ``continuous_usage``, each chunk holds the usage so
     far. ``ignored`` names the parameters without effect. An answer with one choice
-    ``shows_metrics`` of its guesses.
+    ``shows_metrics`` of its guesses. ``thoughts`` in front of a chat's answers are shown or hidden; else they are text.
     """
 
     kind: Literal["completion", "chat"]
@@ -53,12 +54,16 @@ class Shape(msgspec.Struct, frozen=True, tag="chunks"):
     bare: bool = False
     shows_metrics: bool = False
     types: tuple[ParameterTypes, ...] = ()
+    thoughts: Literal["", "shown", "hidden"] = ""
 
     def form(self, request_id: str, served: ServedModel) -> Form:
         """The form of the chunks of request ``request_id``, which the model ``served`` answers."""
+        form = CHAT if self.kind == "chat" else COMPLETION
         if self.functions:
-            return calls_form(served.calls, self.functions, self.types, request_id, bare=self.bare)
-        return CHAT if self.kind == "chat" else COMPLETION
+            form = calls_form(served.calls, self.functions, self.types, request_id, bare=self.bare)
+        if self.thoughts and served.thoughts is not None:
+            form = thinking_form(form, shown=self.thoughts == "shown")
+        return form
 
 
 encode_shape = msgspec.msgpack.Encoder().encode
@@ -210,6 +215,7 @@ def _total(frames: Sequence[Frame], answers: int) -> Usage:
         sum(usage.steps for usage in used),
         any(usage.lossy for usage in used),
         predicted=_total_predicted([usage.predicted for usage in used]),
+        reasoning_tokens=sum(usage.reasoning_tokens for usage in used),
     )
 
 
@@ -238,5 +244,5 @@ def _usage(usage: Usage) -> UsageBody:
         usage.completion_tokens,
         usage.prompt_tokens + usage.completion_tokens,
         PromptDetails(usage.cached_tokens),
-        CompletionDetails(*usage.told_guesses),
+        CompletionDetails(*usage.told_guesses, usage.reasoning_tokens),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -13,6 +13,7 @@ from outrider.gateway.api.schema.json_schemas import note_unenforced
 from outrider.gateway.api.schema.parameters import read
 from outrider.gateway.api.schema.prompts import MOST_PROMPTS, PROMPTS, TemplateKwargs, chat, prompts
 from outrider.gateway.api.schema.structure import JsonSchemaFormat, ResponseFormat, format_structure, merged_structure
+from outrider.gateway.api.schema.thinking import Effort, Thinking, ThoughtBudget, template_variables
 from outrider.gateway.api.schema.tools import Tool, ToolChoice, read_call_rules, template_tools
 from outrider.gateway.api.schema.unsupported import CHAT, COMPLETION
 from outrider.gateway.request.generation import CallRules, Generation, Structure, choice_seed
@@ -22,6 +23,7 @@ from outrider.wire.sampling import Length, Logprobs
 
 MOST_CHOICES = MOST_PROMPTS
 """Most answers to one request, over all its prompts."""
+THINKING = 'an object like {"type": "enabled", "budget_tokens": 1024}, or {"type": "disabled"}'
 _COMPLETION_TOKENS = 16  # OpenAI's default
 
 
@@ -114,6 +116,11 @@ class ChatBody(Body, frozen=True, kw_only=True):
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: Flag = True
     chat_template_kwargs: TemplateKwargs | None = None
+    reasoning_effort: Effort | None = None
+    enable_thinking: Flag | None = None
+    thinking: Annotated[Thinking, Meta(description=THINKING)] | None = None
+    thinking_token_budget: ThoughtBudget | None = None
+    include_reasoning: Flag = True
 
     @property
     def call_rules(self) -> CallRules | None:
@@ -125,19 +132,33 @@ class ChatBody(Body, frozen=True, kw_only=True):
     def generation(self) -> Generation:
         """The generation that the body asks for."""
         rules = self.call_rules
-        prompt = chat(self.messages, self.chat_template_kwargs)
+        prompt = chat(self.messages, self._variables)
         if rules is not None:
             prompt = msgspec.structs.replace(prompt, tools=template_tools(self.tools))
         logprobs = self.top_logprobs if self.logprobs else None
         generation = self._generation(prompt, self._structure, rules, max_tokens=self._most_tokens, logprobs=logprobs)
-        return msgspec.structs.replace(generation, choices=self.n)
+        return msgspec.structs.replace(generation, choices=self.n, splits=True, thought_budget=self._thought_budget)
+
+    @property
+    def _variables(self) -> dict[str, Any] | None:
+        """The variables of the template."""
+        if self.reasoning_effort is None and self.enable_thinking is None and self.thinking is None:
+            return self.chat_template_kwargs
+        return template_variables(self.chat_template_kwargs, self.reasoning_effort, self.enable_thinking, self.thinking)
+
+    @property
+    def _thought_budget(self) -> int | None:
+        if self.thinking is None or self.thinking_token_budget is not None:
+            return self.thinking_token_budget
+        return self.thinking.budget_tokens
 
     def shape(self, ignored: tuple[str, ...]) -> Shape:
         """The form of the answer; the answer names the ``ignored`` parameters."""
         rules = self.call_rules
         bare = rules is not None and rules.bare(format_structure(self.response_format))
         usage = self.include_usage, self.continuous_usage
-        shape = Shape("chat", (), self.return_tokens, *usage, ignored, bare)
+        thoughts: Literal["shown", "hidden"] = "shown" if self.include_reasoning else "hidden"
+        shape = Shape("chat", (), self.return_tokens, *usage, ignored, bare, thoughts=thoughts)
         return shape if rules is None else msgspec.structs.replace(shape, functions=rules.names, types=rules.types)
 
 

@@ -23,6 +23,7 @@ class CompletionDetails(msgspec.Struct):
 
     accepted_prediction_tokens: int
     rejected_prediction_tokens: int
+    reasoning_tokens: int
 
 
 class UsageBody(msgspec.Struct):
@@ -97,10 +98,12 @@ class TextChoice(msgspec.Struct):
 
 
 class Delta(msgspec.Struct, omit_defaults=True):
-    """What a chunk adds to a chat's message."""
+    """What a chunk adds to a chat's message; a thought has the names that DeepSeek and vLLM gave it."""
 
     role: str | UnsetType = UNSET
     content: str | UnsetType = UNSET
+    reasoning_content: str | UnsetType = UNSET
+    reasoning: str | UnsetType = UNSET
     tool_calls: list[ToolCall] | UnsetType = UNSET
 
 
@@ -119,6 +122,8 @@ class AssistantMessage(msgspec.Struct):
     content: str | None
     role: str = "assistant"
     refusal: None = None
+    reasoning_content: str | UnsetType = UNSET
+    reasoning: str | UnsetType = UNSET
     tool_calls: list[ToolCall] | UnsetType = UNSET
 
 

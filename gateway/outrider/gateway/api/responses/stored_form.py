@@ -97,12 +97,12 @@ def _echo(body: ResponseBody) -> Echo:
         parallel_tool_calls=body.parallel_tool_calls,
         previous_response_id=body.previous_response_id,
         store=body.store,
-        temperature=body.temperature,
+        temperature=1.0 if body.temperature is None else body.temperature,
         text={"format": {"type": "text"}} | _without_nulls(body.text),
         tool_choice=msgspec.to_builtins(choice),
         tools=msgspec.to_builtins(body.tools),
         top_logprobs=body.top_logprobs,
-        top_p=body.top_p,
+        top_p=1.0 if body.top_p is None else body.top_p,
     )
 
 

@@ -11,7 +11,7 @@ from outrider.gateway.api.schema.prompts import Prediction
 from outrider.gateway.api.schema.structure import StructuredOutputs
 from outrider.gateway.request.generation import CallRules, Generation, Prompt, Structure
 from outrider.mesh.errors import InvalidRequest
-from outrider.wire.bounds import MOST_PRIORITY, Flag, integers
+from outrider.wire.bounds import MOST_PRIORITY, Flag, integers, integers_from, numbers, numbers_above
 from outrider.wire.sampling import (
     MOST_BAD_WORDS,
     MOST_NODES,
@@ -26,6 +26,7 @@ from outrider.wire.sampling import (
 )
 
 _SEED_BITS = 53  # a returned seed survives clients whose numbers are doubles
+LEFT_TO_MODELS = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
 _MOST_WORDS = MOST_BAD_WORDS // 2
 
 DAY_MS = 86_400_000
@@ -34,9 +35,14 @@ _Name = Annotated[str, Meta(max_length=1024, description="a string of up to 1024
 
 
 class GenerationBody(SharedParameters, frozen=True, kw_only=True):
-    """The parameters that completions, chats and responses share."""
+    """The parameters that completions, chats and responses share. Those that are None are left to the model."""
 
     model: Annotated[str, Meta(min_length=1, description="the name of a model")] | None = None
+    temperature: Annotated[float, numbers(0, 100)] | None = None  # type: ignore[assignment]
+    top_p: Annotated[float, numbers_above(0, 1)] | None = None  # type: ignore[assignment]
+    top_k: Annotated[int, integers_from(0, " (0 keeps all)")] | None = None  # type: ignore[assignment]
+    min_p: Annotated[float, numbers(0, 1)] | None = None  # type: ignore[assignment]
+    repetition_penalty: Annotated[float, numbers_above(0, 100)] | None = None  # type: ignore[assignment]
     seed: Seed | None = None
     stop: Annotated[
         ShortText | Annotated[tuple[ShortText, ...], Meta(max_length=MOST_STOPS)],
@@ -104,6 +110,7 @@ class GenerationBody(SharedParameters, frozen=True, kw_only=True):
             deadlines=self._deadlines,
             coalesce=self.coalesce and (self.seed is not None or self.temperature == 0),
             call_rules=call_rules,
+            unnamed=tuple(name for name in LEFT_TO_MODELS if getattr(self, name) is None),
             prediction="" if self.prediction is None else self.prediction.text,
         )
 

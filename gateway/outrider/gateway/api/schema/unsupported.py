@@ -86,7 +86,7 @@ CHAT = UnsupportedParameters(
         "functions": ([],),
         "function_call": ("none", "auto"),
     },
-    idle=_IDLE | {"reasoning_effort": ("none",), "verbosity": ("medium",)},
+    idle=_IDLE | {"verbosity": ("medium",)},
 )
 RESPONSE = UnsupportedParameters(
     altering=_ALTERING
