@@ -106,7 +106,7 @@ class Frame(msgspec.Struct, array_like=True, frozen=True):
     meant for every reader. ``likelihoods`` has one for each of ``tokens`` where they were asked
     for. ``verifier`` is the process that ended the request, on the last frame. ``drafts`` has the tree of the step that
     decided ``tokens`` where it was asked for, without nodes where nothing was guessed; those of several steps where
-    frames were joined.
+    frames were joined. ``stop`` is the stop string that ended the answer, on the last frame.
 
     In a filtered answer, ``texts[i]`` is what the filters let pass once they have read ``tokens[i]``, and ids are
     `WITHHELD`. Its last frame may hold a text behind those of its tokens. ``finish`` is ``Finish.FILTERED`` where a
@@ -124,6 +124,7 @@ class Frame(msgspec.Struct, array_like=True, frozen=True):
     likelihoods: list[Likelihood] | None = None
     verifier: str | None = None
     drafts: list[Draft] | None = None
+    stop: str | None = None
 
 
 BATCH_BYTES = 512 << 10

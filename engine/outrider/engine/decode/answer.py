@@ -121,7 +121,8 @@ class Answer:
         texts = list(output.texts)
         if texts and not self._stopped:
             texts[-1] += self._rest()
-        return replace(output, texts=texts, finish=finish, usage=usage, error=error)
+        stop = self._matcher.found if finish is Finish.STOP else None
+        return replace(output, texts=texts, finish=finish, usage=usage, error=error, stop=stop)
 
     def _rest(self) -> str:
         text, stopped = self._matcher.push(self._decoder.flush())

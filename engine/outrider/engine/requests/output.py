@@ -89,7 +89,7 @@ class Output:
     decided it alone. ``finish`` and ``usage`` are set on the last output only (without ``usage`` where nothing was
     computed), ``error`` says why the engine ended the request. ``likelihoods`` has one for each of ``tokens`` where
     they were asked for, ``drafts`` the tree of the step that decided ``tokens``, without nodes where nothing was
-    guessed.
+    guessed. ``stop`` is the stop string that ended the answer, on the last output.
     """
 
     request: str
@@ -102,3 +102,4 @@ class Output:
     error: str | None = None
     likelihoods: list[Likelihood] | None = None
     drafts: list[Draft] | None = None
+    stop: str | None = None

@@ -65,7 +65,7 @@ class FilteredFrames:
     def _last(self, frame: Frame, texts: list[str], count: int) -> Frame:
         shown, end = self._shown(frame, texts, count), max(0, frame.first_index + count)
         usage = Usage(len(self._job.prompt), end, accepted_tokens=self._accepted, steps=self._steps)
-        return msgspec.structs.replace(shown, finish=Finish.FILTERED, usage=usage, verifier=None)
+        return msgspec.structs.replace(shown, finish=Finish.FILTERED, usage=usage, verifier=None, stop=None)
 
 
 async def filtered(

@@ -98,6 +98,7 @@ def frame(output: Output, verifier: str) -> frames.Frame:
         None if output.likelihoods is None else [_likelihood(each) for each in output.likelihoods],
         None if output.finish is None else verifier,
         None if output.drafts is None else [frames.Draft(**_fields(draft)) for draft in output.drafts],
+        output.stop,
     )
 
 
