@@ -114,6 +114,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "schema",
         "openai",
         "responses",
+        "anthropic",
         "own",
         "playground",
         "admin",

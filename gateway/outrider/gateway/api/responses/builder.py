@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 from msgspec import UNSET
@@ -37,7 +37,8 @@ class ResponseBuilder:
     """Builds one response, frame by frame.
 
     ``request`` is the request's id. ``reader`` finds the calls in its answer; None if it may not call functions.
-    ``created`` is in seconds since 1970. ``ignored`` names the parameters without effect.
+    ``created`` is in seconds since 1970. ``ignored`` names the parameters without effect. ``namespaces`` and ``seal``
+    are as in `Output`.
     """
 
     def __init__(
@@ -51,10 +52,12 @@ class ResponseBuilder:
         created: int,
         return_tokens: bool,
         ignored: tuple[str, ...] = (),
+        namespaces: Mapping[str, str] | None = None,
+        seal: Callable[[str], str] | None = None,
     ) -> None:
         self._ignored = ignored or UNSET
         self._echo, self._request = echo, request
-        self._output = Output(request, reader)
+        self._output = Output(request, reader, namespaces, seal)
         self._model, self._seed, self._created, self._return_tokens = model, seed, created, return_tokens
         self._frames: list[Frame] = []
         self._failure: OutriderError | None = None
