@@ -258,7 +258,9 @@ RESPONSE: dict[str, Effect] = SHARED | {
     "tools[].description": Effect("b", {"tools": _flat(TOOLS)}),
     "tools[].parameters": Effect({"type": "object"}, FLAT_CALLED),
     "tools[].strict": Effect(True, {"tools": _flat(LOOSE_TOOLS)}, refused=400),
-    "tools[].tools[].name": Effect("h", {"tools": _spaced(TOOLS[:1]), "tool_choice": "required"}),
+    "tools[].tools[].name": Effect(
+        "h", {"tools": _spaced(TOOLS[:1]), "tool_choice": "required", "max_output_tokens": 48}
+    ),
     "tools[].tools[].description": Effect("b", {"tools": _spaced(TOOLS)}),
     "tools[].tools[].parameters": Effect({"type": "object"}, SPACED_CALLED),
     "tools[].tools[].strict": Effect(True, {"tools": _spaced(LOOSE_TOOLS)}, refused=400),

@@ -25,7 +25,7 @@ class ToolResult(msgspec.Struct, frozen=True, tag_field="type", tag="tool_result
     """The result of a call."""
 
     tool_use_id: str
-    content: str | list[Text] = ""
+    content: str | list[Text] | None = None
     is_error: bool | None = None
 
 
@@ -105,7 +105,7 @@ class Conversation:
         """Adds results of calls, which follow the calls at once, and then text."""
         for block in blocks:
             if isinstance(block, ToolResult):
-                text = (_ERROR if block.is_error else "") + joined(block.content)
+                text = (_ERROR if block.is_error else "") + joined(block.content or "")
                 self._messages.append({"role": "tool", "tool_call_id": block.tool_use_id, "content": text})
         texts = [block for block in blocks if isinstance(block, Text)]
         if not texts:
