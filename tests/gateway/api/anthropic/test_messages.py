@@ -238,6 +238,7 @@ CLAUDE_CODE: dict[str, Any] = {
             },
         },
         {"type": "web_search_20250305", "name": "web_search", "max_uses": 8},
+        {"name": "DeferredToolPlaceholder", "input_schema": {"type": "object"}, "defer_loading": True},
     ],
     "metadata": {"user_id": '{"device_id":"5","account_uuid":"","session_id":"b"}'},
     "thinking": {"type": "adaptive", "display": "omitted"},
@@ -259,8 +260,8 @@ async def test_claude_code_s_requests_are_answered(shared: Stack) -> None:
         assert response.headers["x-outrider-ignored"].split(", ") == [
             "context_management",
             "output_config.effort",
-            "tools[1].web_search_20250305",
             "messages[2].content[0].signature",
+            "tools[1].web_search_20250305",
         ]
         told = [(event.event, event.json()) async for event in EventSource(response).aiter_sse()]
     assert all(name == data["type"] for name, data in told)

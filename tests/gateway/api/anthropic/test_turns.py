@@ -158,6 +158,28 @@ def test_tools_that_the_server_would_run_are_left_out_and_named() -> None:
     assert ignored == ["tools[0].web_search_20250305", "tools[1].input_schema/properties/a/uniqueItems"]
 
 
+def test_a_deferred_tool_is_offered_once_it_was_found_and_until_it_is_removed() -> None:
+    tools = [{"name": "search"}, {"name": "f", "defer_loading": True}]
+    call = {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "search", "input": {}}]}
+    reference = {"type": "tool_reference", "tool_name": "f"}
+    result = user({"type": "tool_result", "tool_use_id": "a", "content": [reference]})
+
+    def offered(*turns: Any, more: Any = ()) -> tuple[str, ...]:
+        rules = read(tools=[*tools, *more], messages=[*HELLO, *turns])[0].chat(SEAL, TENANT, []).body.call_rules
+        assert rules is not None
+        return rules.names
+
+    def change(kind: str) -> Any:
+        tool = {"type": "tool_reference", "name": "f"}
+        return {"role": "system", "content": [{"type": f"tool_{kind}", "tool": tool}]}
+
+    assert offered() == ("search",)
+    assert offered(call, result) == offered(change("addition")) == ("search", "f")
+    assert offered(call, result, change("removal")) == ("search",)
+    assert offered(more=[{"type": "tool_search_tool_regex_20251119", "name": "s"}]) == ("search", "f")
+    assert said(*HELLO, call, result)[-1]["content"] == "The tool f is there."
+
+
 def test_a_form_of_the_answer_is_enforced() -> None:
     form = {"type": "json_schema", "schema": {"enum": ["yes", "no"]}}
     made, ignored = read(output_config={"format": form, "effort": "high"})

@@ -81,11 +81,12 @@ class MessagesBody(GenerationBody, frozen=True, kw_only=True):
         Raises `InvalidRequest`.
         """
         shared = {name: getattr(self, name) for name in GenerationBody.__struct_fields__}
-        tools = Tools.read(self.tools, ignored)
+        said = conversation(self.system, self.messages, seal, tenant, ignored)
+        tools = Tools.read(self.tools, said.changes, ignored)
         chat = ChatBody(
             **shared
             | {"stop": self.stop_sequences or self.stop, "user": self.user or (self.metadata or Metadata()).user_id},
-            messages=conversation(self.system, self.messages, seal, tenant, ignored),
+            messages=said.messages,
             max_tokens=self.max_tokens,
             response_format=self._format,
             tools=tools.offered,

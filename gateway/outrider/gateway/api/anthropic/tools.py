@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -12,6 +13,7 @@ from outrider.gateway.api.schema.parameters import convert
 from outrider.gateway.api.schema.tools import Function, FunctionName, NamedTool, Tool, ToolChoice
 
 _OWN = (None, "custom")
+_SEARCH = "tool_search_tool_"
 _SCHEMA = re.compile(r"tools\[(\d+)\]\.function\.parameters")
 
 
@@ -22,6 +24,7 @@ class Definition(msgspec.Struct, frozen=True):
     input_schema: dict[str, Any] | None = None
     description: str | None = None
     strict: bool | None = None
+    defer_loading: bool | None = None
 
 
 _DEFINITION = Annotated[Definition, Meta(description='an object like {"name": ..., "input_schema": {...}}')]
@@ -67,17 +70,22 @@ class Tools(msgspec.Struct, frozen=True):
     places: list[int]
 
     @classmethod
-    def read(cls, raw: list[dict[str, Any]], ignored: list[str] | None) -> Tools:
+    def read(cls, raw: list[dict[str, Any]], changes: Mapping[str, bool], ignored: list[str] | None) -> Tools:
         """The functions in ``raw``; tools that the server itself would have to run are left out, as `note_part` does.
 
-        Raises `InvalidRequest`.
+        ``changes`` says of tools whether they are offered. Others are unless they are deferred, until a search of the
+        client's finds them: a search of the server's is not there, and with it nothing is deferred. Raises
+        `InvalidRequest`.
         """
         tools = cls([], [])
+        searched = any(str(tool.get("type")).startswith(_SEARCH) for tool in raw)
         for place, tool in enumerate(raw):
             if (kind := tool.get("type")) not in _OWN:
                 note_part(f"tools[{place}].{kind}", "", ignored)
                 continue
             made: Definition = convert(f"tools[{place}]", tool, _DEFINITION)
+            if not changes.get(made.name, searched or not made.defer_loading):
+                continue
             function = Function(made.name, made.description, made.input_schema, made.strict)
             tools.offered.append(Tool("function", function))
             tools.places.append(place)

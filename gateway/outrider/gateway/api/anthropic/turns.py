@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -21,11 +22,40 @@ class Text(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
     text: str
 
 
+class ToolReference(msgspec.Struct, frozen=True, tag_field="type", tag="tool_reference"):
+    """A tool that a search has found: from here on it is offered, though it is deferred."""
+
+    tool_name: str
+
+    @property
+    def text(self) -> str:
+        """What the model reads."""
+        return f"The tool {self.tool_name} is there."
+
+
+class ToolName(msgspec.Struct, frozen=True, tag_field="type", tag="tool_reference"):
+    """Names one of ``tools``."""
+
+    name: str
+
+
+class ToolAddition(msgspec.Struct, frozen=True, tag_field="type", tag="tool_addition"):
+    """A tool is offered from here on."""
+
+    tool: ToolName
+
+
+class ToolRemoval(msgspec.Struct, frozen=True, tag_field="type", tag="tool_removal"):
+    """A tool is not offered any more."""
+
+    tool: ToolName
+
+
 class ToolResult(msgspec.Struct, frozen=True, tag_field="type", tag="tool_result"):
     """The result of a call."""
 
     tool_use_id: str
-    content: str | list[Text] | None = None
+    content: str | list[Text | ToolReference] | None = None
     is_error: bool | None = None
 
 
@@ -62,7 +92,11 @@ _AssistantContent = Annotated[
     str | Annotated[list[Text | Thinking | RedactedThinking | ToolUse], Meta(max_length=MOST_PARTS)],
     Meta(description="a string or an array of blocks of text, thinking, redacted_thinking and tool_use"),
 ]
-_CONTENTS = {"user": _UserContent, "assistant": _AssistantContent, "system": _Texts}
+_SystemContent = Annotated[
+    str | Annotated[list[Text | ToolAddition | ToolRemoval], Meta(max_length=MOST_PARTS)],
+    Meta(description="a string or an array of blocks of text, tool_addition and tool_removal"),
+]
+_CONTENTS = {"user": _UserContent, "assistant": _AssistantContent, "system": _SystemContent}
 SYSTEM = _Texts
 """The type of ``system``."""
 _ERROR = "Error: "
@@ -74,12 +108,16 @@ class Conversation:
     Consecutive turns of one role become one. A turn of the system before the first answer goes to the system's message,
     which stands first; a later one becomes text of the user, since many templates take no other. Sealed thoughts are
     those of ``tenant``; ``ignored`` is as in `note_part`.
+
+    Attributes:
+        changes: Tools that turns name, and whether they are offered since.
     """
 
     def __init__(self, system: str, seal: Seal, tenant: str, ignored: list[str] | None) -> None:
         self._system = [system] if system else []
         self._seal, self._tenant, self._ignored = seal, tenant, ignored
         self._messages: list[ChatMessage] = []
+        self.changes: dict[str, bool] = {}
 
     @property
     def messages(self) -> list[ChatMessage]:
@@ -96,16 +134,31 @@ class Conversation:
         blocks = [Text(content)] if isinstance(content, str) else content
         if role == "assistant":
             self._add_answer(blocks, f"{name}.content")
-        elif role == "system" and not any(message["role"] == "assistant" for message in self._messages):
-            self._system.append(joined(blocks))
+        elif role == "system":
+            self._add_system(blocks)
         else:
             self._add_user(blocks)
+
+    def _add_system(self, blocks: list[Text | ToolAddition | ToolRemoval]) -> None:
+        for block in blocks:
+            if not isinstance(block, Text):
+                self.changes[block.tool.name] = isinstance(block, ToolAddition)
+        texts: list[Text | ToolResult] = [block for block in blocks if isinstance(block, Text)]
+        if any(message["role"] == "assistant" for message in self._messages):
+            self._add_user(texts)
+        elif texts:
+            self._system.append(joined(texts))
 
     def _add_user(self, blocks: list[Text | ToolResult]) -> None:
         """Adds results of calls, which follow the calls at once, and then text."""
         for block in blocks:
             if isinstance(block, ToolResult):
-                text = (_ERROR if block.is_error else "") + joined(block.content or "")
+                content = block.content or ""
+                found = (
+                    [] if isinstance(content, str) else [each for each in content if isinstance(each, ToolReference)]
+                )
+                self.changes |= {each.tool_name: True for each in found}
+                text = (_ERROR if block.is_error else "") + joined(content)
                 self._messages.append({"role": "tool", "tool_call_id": block.tool_use_id, "content": text})
         texts = [block for block in blocks if isinstance(block, Text)]
         if not texts:
@@ -149,8 +202,8 @@ class Conversation:
 
 def conversation(
     system: str | list[Text], turns: list[dict[str, Any]], seal: Seal, tenant: str, ignored: list[str] | None
-) -> list[ChatMessage]:
-    """The messages of a chat in which ``turns`` were said; raises `InvalidRequest`."""
+) -> Conversation:
+    """The chat in which ``turns`` were said; raises `InvalidRequest`."""
     require_few_messages(turns, "messages")
     made = Conversation(joined(system), seal, tenant, ignored)
     for place, turn in enumerate(turns):
@@ -158,12 +211,14 @@ def conversation(
     if turns[-1]["role"] == "assistant":
         name = f"messages[{len(turns) - 1}]"
         raise InvalidRequest(f"{name} is the assistant's: the last one must be the user's, to be answered", param=name)
-    return made.messages
+    return made
 
 
-def joined(texts: str | list[Text]) -> str:
-    """``texts`` as one."""
-    return texts if isinstance(texts, str) else "\n\n".join(block.text for block in texts)
+def joined(texts: str | Sequence[Text | ToolReference | ToolResult]) -> str:
+    """The text of ``texts``; results of calls have none of their own."""
+    if isinstance(texts, str):
+        return texts
+    return "\n\n".join(block.text for block in texts if not isinstance(block, ToolResult))
 
 
 def _call(block: ToolUse) -> dict[str, Any]:
