@@ -46,7 +46,7 @@ async def client(shared: Stack) -> AsyncIterator[anthropic.AsyncAnthropic]:
 
 async def test_a_message_is_the_chat_s_answer(shared: Stack, client: anthropic.AsyncAnthropic) -> None:
     raw = await client.messages.with_raw_response.create(**REQUEST, system="be brief")
-    made = raw.parse()
+    made = await raw.parse()
     async with openai.AsyncOpenAI(base_url=f"{shared.url}/v1", api_key="none", max_retries=0) as other:
         messages: Any = [{"role": "system", "content": "be brief"}, *SAID]
         chat = await other.chat.completions.create(model=MODEL, messages=messages, max_tokens=40, extra_body=OURS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from typing import TypeVar
 
 from outrider.gateway.api.anthropic.blocks import BlockEvents, Thoughts, end, usage
@@ -101,8 +101,7 @@ async def pausing(batches: AsyncGenerator[T, None], pause_s: float) -> AsyncGene
     finally:
         if waiting is not None:
             waiting.cancel()
-            with suppress(asyncio.CancelledError, OutriderError):
-                await waiting
+            await asyncio.wait({waiting})
 
 
 async def _next(batches: AsyncGenerator[T, None]) -> T | None:

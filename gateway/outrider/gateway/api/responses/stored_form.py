@@ -47,8 +47,8 @@ class ResponseShape(msgspec.Struct, frozen=True, tag="response"):
             messages,
             ignored,
             body.bare,
-            namespaces(body.tools),
-            SEALED in body.include,
+            namespaces=namespaces(body.tools),
+            sealed=SEALED in body.include,
         )
 
     def builder(self, key: Key, record: Record, seal: Seal) -> ResponseBuilder:
