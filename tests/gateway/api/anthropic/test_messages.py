@@ -14,10 +14,13 @@ import pytest
 from httpx_sse import EventSource
 from outrider.engine.text import Tokenizer
 from outrider.gateway.api.anthropic.stream import pausing
+from outrider.mesh.registry import Registry
+from outrider.wire.frames import Finish
 from outrider.wire.tenants import Limits
 
 from tests.gateway.calls import PAINT
 from tests.gateway.stack import MODEL, Stack
+from tests.gateway.streaming import Gateway, finish
 from tests.gateway.tenants import TenantStore, audit_lines
 
 pytestmark = pytest.mark.timeout(300)
@@ -275,6 +278,22 @@ async def test_claude_code_s_requests_are_answered(shared: Stack) -> None:
     async with httpx.AsyncClient(base_url=shared.url, timeout=60) as http:
         count = await http.post("/v1/messages/count_tokens?beta=true", json=counted, headers=headers)
     assert count.json() == {"input_tokens": start["usage"]["input_tokens"]}
+
+
+@pytest.mark.usefixtures("halted")
+async def test_a_client_that_leaves_ends_the_generation(one: Gateway, streaming_registry: Registry) -> None:
+    async with client_of(one.url) as client:
+        stream = await client.messages.create(**REQUEST | {"max_tokens": 400}, stream=True)
+        delta = None
+        async for event in stream:
+            if event.type == "message_start":
+                request = event.message.id.removeprefix("msg_")
+            if event.type == "content_block_delta":
+                delta = event
+                break
+        await stream.close()
+    assert delta is not None
+    assert await finish(streaming_registry, request) is Finish.CANCELLED
 
 
 async def test_a_pause_is_told_and_nothing_is_lost() -> None:
