@@ -128,7 +128,7 @@ typescript: dev
 	npm --prefix clients/typescript run build
 	$(BIN)/pytest tests/clients/test_typescript.py $(ARGS)
 
-# Tests LangChain, litellm, instructor, openai and the AI SDK in environments of their own.
+# Tests LangChain, litellm, instructor, openai, anthropic and the AI SDK in environments of their own.
 clients-check: dev
 	$(PYTHON) -m venv .venv-clients
 	.venv-clients/bin/pip install --quiet --disable-pip-version-check -r tests/clients/python/requirements.txt

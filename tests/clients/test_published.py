@@ -44,8 +44,10 @@ def test_a_package_of_pythons_works_unmodified(one: Gateway, package: str, reque
     )
 
 
-@pytest.mark.parametrize("package", ["ai", "openai"])
-def test_a_package_of_nodes_works_unmodified(one: Gateway, package: str) -> None:
+@pytest.mark.parametrize(
+    ("package", "checks"), [("ai", "ai.js"), ("openai", "openai.js"), ("@anthropic-ai/sdk", "anthropic.js")]
+)
+def test_a_package_of_nodes_works_unmodified(one: Gateway, package: str, checks: str) -> None:
     if shutil.which("node") is None or not (PACKAGES / package).exists():
         pytest.skip(f"there is no node, or the package {package} is not installed: make clients-check")
-    run("node", "--test", "--test-reporter=tap", f"npm/{package}.js", gateway=one)
+    run("node", "--test", "--test-reporter=tap", f"npm/{checks}", gateway=one)

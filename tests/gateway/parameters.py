@@ -116,6 +116,11 @@ def _paths(kind: inspect.Type, path: str) -> Iterator[str]:
                 yield from [path] if isinstance(each, inspect.LiteralType) and several[1:] else _paths(each, path)
         case inspect.ListType(item_type=inspect.StructType() as item):
             yield from _paths(item, f"{path}[]")
+        case inspect.ListType(item_type=inspect.UnionType(types=types)) if all(
+            isinstance(each, inspect.StructType) for each in types
+        ):
+            for each in types:
+                yield from _paths(each, f"{path}[]")
         case inspect.StructType(fields=fields):
             for each in fields:
                 yield from _paths(each.type, f"{path}.{each.encode_name}")
@@ -241,6 +246,11 @@ def _flat(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{"type": "function"} | tool["function"] for tool in tools]
 
 
+def _spaced(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"type": "namespace", "name": "a", "description": "b", "tools": _flat(tools)}]
+
+
+SPACED_CALLED = {"tools": _spaced(TOOLS), "tool_choice": "required"}
 FLAT_CALLED = {"tools": _flat(TOOLS), "tool_choice": "required"}
 LOGPROBS = "message.output_text.logprobs"
 TEXT = {"text": {"format": {"type": "json_schema", "name": "a", "schema": SCHEMA}}}
@@ -263,10 +273,22 @@ RESPONSE: dict[str, Effect] = SHARED | {
     "tools[].description": Effect("b", {"tools": _flat(TOOLS)}),
     "tools[].parameters": Effect({"type": "object"}, FLAT_CALLED),
     "tools[].strict": Effect(True, {"tools": _flat(LOOSE_TOOLS)}, refused=400),
+    "tools[].tools[].name": Effect(
+        "h", {"tools": _spaced(TOOLS[:1]), "tool_choice": "required", "max_output_tokens": 48}
+    ),
+    "tools[].tools[].description": Effect("b", {"tools": _spaced(TOOLS)}),
+    "tools[].tools[].parameters": Effect({"type": "object"}, SPACED_CALLED),
+    "tools[].tools[].strict": Effect(True, {"tools": _spaced(LOOSE_TOOLS)}, refused=400),
     "tool_choice": Effect("required", {"tools": _flat(TOOLS)}),
+    "tool_choice.namespace": Effect(
+        "a",
+        {"tools": _flat(TOOLS[:1]) + _spaced(TOOLS), "tool_choice": {"type": "function", "name": "f"}},
+    ),
     "tool_choice.name": Effect("g", {"tools": _flat(TOOLS), "tool_choice": {"type": "function", "name": "f"}}),
     "parallel_tool_calls": Effect(False, FLAT_CALLED, Shows.REQUEST),
     "chat_template_kwargs": Effect({VARIABLE: True}),
+    "reasoning.effort": Effect("low"),
+    "reasoning.summary": Effect("auto", shows=Shows.IGNORED),
     "metadata": Effect({"a": "b"}, shows=Shows.REPEATED),
     "background": Effect(True),
     "store": Effect(

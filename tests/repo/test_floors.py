@@ -116,6 +116,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "schema",
         "openai",
         "responses",
+        "anthropic",
         "own",
         "playground",
         "admin",

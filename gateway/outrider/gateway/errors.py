@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import ClassVar
 
 import msgspec
-from outrider.mesh.errors import DeadlineExceeded, InvalidRequest, NotFound, OutriderError, Unauthenticated
+from outrider.mesh.errors import (
+    DeadlineExceeded,
+    Internal,
+    InvalidRequest,
+    NotFound,
+    OutriderError,
+    Unauthenticated,
+)
 
 
 class UnknownModel(NotFound):
@@ -96,6 +103,49 @@ class ErrorAnswer(msgspec.Struct, frozen=True):
 def error_answer(error: OutriderError) -> ErrorAnswer:
     """``error`` in OpenAI's form."""
     return ErrorAnswer(ErrorBody(error.message, error.type, error.param, getattr(error, "reason", None)))
+
+
+VERSION = "anthropic-version"
+"""The header of clients of Anthropic's API."""
+_MESSAGES = "/v1/messages"
+_MODELS = "/v1/models"
+_KINDS = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+}
+"""Types of Anthropic's errors, by the HTTP status."""
+
+
+class MessagesErrorBody(msgspec.Struct, frozen=True):
+    """Anthropic's error object."""
+
+    type: str
+    message: str
+
+
+class MessagesErrorAnswer(msgspec.Struct, frozen=True, tag_field="type", tag="error"):
+    """The answer to a failed request in Anthropic's form."""
+
+    error: MessagesErrorBody
+    request_id: str
+
+
+def is_of_messages(path: str, headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether a request for ``path`` expects answers in Anthropic's form."""
+    if path == _MESSAGES or path.startswith(f"{_MESSAGES}/"):
+        return True
+    return path.startswith(_MODELS) and any(name == VERSION.encode() for name, _ in headers)
+
+
+def messages_error(error: OutriderError) -> MessagesErrorBody:
+    """``error`` in Anthropic's form."""
+    other = "api_error" if error.http_status >= Internal.http_status else "invalid_request_error"
+    return MessagesErrorBody(_KINDS.get(error.http_status, other), error.message)
 
 
 def error_headers(error: OutriderError) -> dict[str, str]:

@@ -102,6 +102,12 @@ class GatewaySettings(MeasuringSettings, kw_only=True, frozen=True):
         Literal["lenient", "strict"],
         Meta(description="strict: refuse parameters that are unknown or have no effect; lenient: name them in answers"),
     ] = "lenient"
+    thought_key_file: Annotated[
+        str,
+        Meta(
+            description="file of 64 bytes, the same for all gateways, by which clients keep thoughts; empty: one each"
+        ),
+    ] = ""
     grammar_tokens: Annotated[
         bool,
         Meta(description="let grammars of clients name special tokens, where neither tenant nor key has that limit"),

@@ -82,6 +82,23 @@ def test_responses_are_created_streamed_retrieved_and_continued() -> None:
     assert litellm.responses(**request | {"input": "more"}, previous_response_id=whole.id).output
 
 
+@pytest.mark.parametrize(
+    ("model", "base"), [("openai/toy", HOW["api_base"]), ("anthropic/toy", HOW["api_base"].removesuffix("/v1"))]
+)
+def test_anthropic_s_messages_are_answered_by_its_bridge_and_by_the_gateway_itself(model: str, base: str) -> None:
+    async def ask(**more: Any) -> Any:
+        asked: Any = {"model": model, "api_base": base, "api_key": "none", "max_tokens": 20, "messages": SAID}
+        return await litellm.anthropic.messages.acreate(**asked, **more)
+
+    async def streamed() -> str:
+        return "".join([str(chunk) async for chunk in await ask(stream=True)])
+
+    whole = asyncio.run(ask(tools=[{"name": "paint", "input_schema": Paint.model_json_schema()}]))
+    assert (whole["type"], whole["role"]) == ("message", "assistant")
+    assert whole["usage"]["output_tokens"] > 0
+    assert "message_stop" in asyncio.run(streamed())
+
+
 def test_plain_completions_and_models_are_there() -> None:
     request = HOW | {"model": "text-completion-openai/toy", "prompt": "def f(", "max_tokens": 20, "seed": 3}
     chunks = litellm.text_completion(**request, stream=True)

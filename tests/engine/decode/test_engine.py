@@ -109,7 +109,7 @@ def test_a_stop_string_ends_the_text_before_it(make_engine: MakeEngine) -> None:
         "r"
     ]
     assert "".join(text for frame in frames for text in frame.texts) == text[: text.index(stop)]
-    assert frames[-1].finish is Finish.STOP
+    assert (frames[-1].finish, frames[-1].stop) == (Finish.STOP, stop)
 
 
 def test_an_answer_ends_at_the_context_limit(make_engine: MakeEngine) -> None:

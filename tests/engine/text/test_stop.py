@@ -48,17 +48,21 @@ def test_no_more_is_held_back_than_may_begin_a_stop_string(pieces: list[str], st
 
 
 def test_of_stop_strings_that_end_together_the_longest_counts() -> None:
-    assert StopMatcher(["b", "ab"]).push("xab!") == ("x", True)
+    matcher = StopMatcher(["b", "ab"])
+    assert matcher.push("xab!") == ("x", True)
+    assert matcher.found == "ab"
 
 
 def test_the_stop_string_that_is_complete_first_counts() -> None:
-    assert StopMatcher(["abc", "b"]).push("xabc") == ("xa", True)
+    matcher = StopMatcher(["abc", "b"])
+    assert matcher.push("xabc") == ("xa", True)
+    assert matcher.found == "b"
 
 
 def test_without_stop_strings_everything_passes() -> None:
     matcher = StopMatcher([])
     assert matcher.push("text") == ("text", False)
-    assert not matcher.stopped
+    assert matcher.found is None
 
 
 def test_an_empty_stop_string_is_refused() -> None:

@@ -108,7 +108,7 @@ class Frame(msgspec.Struct, array_like=True, frozen=True):
     meant for every reader. ``likelihoods`` has one for each of ``tokens`` where they were asked
     for. ``verifier`` is the process that ended the request, on the last frame. ``drafts`` has the tree of the step that
     decided ``tokens`` where it was asked for, without nodes where nothing was guessed; those of several steps where
-    frames were joined.
+    frames were joined. ``stop`` is the stop string that ended the answer, on the last frame.
 
     The first ``thought`` of the tokens belong to a thought in front of the answer, and so do their texts; its marks
     have no text.
@@ -130,6 +130,7 @@ class Frame(msgspec.Struct, array_like=True, frozen=True):
     verifier: str | None = None
     drafts: list[Draft] | None = None
     thought: int = 0
+    stop: str | None = None
 
 
 BATCH_BYTES = 512 << 10

@@ -141,7 +141,8 @@ class Answer:
         texts = list(output.texts)
         if texts and not self._stopped:
             texts[-1] += self._rest()
-        last = replace(output, texts=texts, finish=finish, usage=usage, error=error)
+        stop = self._matcher.found if finish is Finish.STOP else None
+        last = replace(output, texts=texts, finish=finish, usage=usage, error=error, stop=stop)
         if self._thoughts is not None:
             last.thought = self._thoughts.thought_of(output.first_index, len(output.tokens))
             last.usage = usage and replace(usage, reasoning_tokens=self._thoughts.tokens)

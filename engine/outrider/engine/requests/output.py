@@ -92,6 +92,7 @@ class Output:
     computed), ``error`` says why the engine ended the request. ``likelihoods`` has one for each of ``tokens`` where
     they were asked for, ``drafts`` the tree of the step that decided ``tokens``, without nodes where nothing was
     guessed. The first ``thought`` of the tokens belong to a thought in front of the answer, and so do their texts.
+    ``stop`` is the stop string that ended the answer, on the last output.
     """
 
     request: str
@@ -105,3 +106,4 @@ class Output:
     likelihoods: list[Likelihood] | None = None
     drafts: list[Draft] | None = None
     thought: int = 0
+    stop: str | None = None

@@ -10,8 +10,8 @@ from outrider.engine.text.errors import TextError
 class StopMatcher:
     """Finds the first stop string in a text that arrives in pieces, however the pieces are cut.
 
-    The first stop string is the one that ends first; of several with the same end, the longest. Once ``stopped`` is
-    True, `push` may not be called again. `TextError` for an empty stop string.
+    The first stop string is the one that ends first; of several with the same end, the longest. Once it is ``found``,
+    `push` may not be called again. `TextError` for an empty stop string.
     """
 
     def __init__(self, stop_strings: Sequence[str]) -> None:
@@ -20,7 +20,7 @@ class StopMatcher:
         self._stops = tuple(dict.fromkeys(stop_strings))
         self._longest = max(map(len, self._stops), default=0)
         self._held = ""
-        self.stopped = False
+        self.found: str | None = None
 
     def push(self, text: str) -> tuple[str, bool]:
         """The text that may be sent now, and whether a stop string ended it.
@@ -30,9 +30,10 @@ class StopMatcher:
         if not self._stops:
             return text, False
         pending = self._held + text
-        start = self._first_stop(pending)
-        if start is not None:
-            self._held, self.stopped = "", True
+        first = self._first_stop(pending)
+        if first is not None:
+            start, end = first
+            self._held, self.found = "", pending[start:end]
             return pending[:start], True
         cut = self._possible_start(pending)
         self._held = pending[cut:]
@@ -43,9 +44,10 @@ class StopMatcher:
         held, self._held = self._held, ""
         return held
 
-    def _first_stop(self, text: str) -> int | None:
+    def _first_stop(self, text: str) -> tuple[int, int] | None:
+        """Start and end of the first stop string; None if there is none."""
         matches = [(start + len(stop), start) for stop in self._stops if (start := text.find(stop)) >= 0]
-        return min(matches)[1] if matches else None
+        return min(matches)[::-1] if matches else None
 
     def _possible_start(self, text: str) -> int:
         for start in range(max(0, len(text) - self._longest + 1), len(text)):

@@ -7,6 +7,7 @@ from importlib.metadata import version
 from outrider.gateway.admission.access_control import AccessControl
 from outrider.gateway.api.admin.guard import AdminGuard
 from outrider.gateway.api.admin.routes import AdminRoutes
+from outrider.gateway.api.anthropic.routes import MessagesRoutes
 from outrider.gateway.api.http.cors import with_cors
 from outrider.gateway.api.http.edge import Edge, Guard, PathRouter
 from outrider.gateway.api.http.messages import json_response
@@ -14,11 +15,13 @@ from outrider.gateway.api.openai.resumption import StreamRoutes
 from outrider.gateway.api.openai.routes import OpenAiRoutes
 from outrider.gateway.api.openapi.admin_operations import ADMIN_OPERATIONS
 from outrider.gateway.api.openapi.document import document
+from outrider.gateway.api.own.model_list import ModelRoutes
 from outrider.gateway.api.own.named_prompts import PromptRoutes
 from outrider.gateway.api.own.readiness import Health, Ready, Version, ready_models
 from outrider.gateway.api.own.tokenizing import TokenizeRoutes
 from outrider.gateway.api.playground.page import Playground
 from outrider.gateway.api.responses.routes import ResponseRoutes
+from outrider.gateway.api.schema.thoughts import Seal
 from outrider.gateway.request.in_flight import Flights
 from outrider.gateway.request.intake import Generations
 from outrider.gateway.settings import GatewaySettings
@@ -36,6 +39,7 @@ from starlette.types import ASGIApp
 def make_app(mesh: Mesh, flights: Flights, settings: GatewaySettings, access: AccessControl) -> ASGIApp:
     """The ASGI application with all APIs over HTTP, and the routes for operators; ``access`` admits requests."""
     generations = Generations(flights, settings)
+    seal = Seal.with_file(settings.thought_key_file)
 
     async def healthz(request: Request) -> Response:
         return json_response(Health())
@@ -71,7 +75,9 @@ def make_app(mesh: Mesh, flights: Flights, settings: GatewaySettings, access: Ac
     ]
     api_routes = [
         *OpenAiRoutes(generations, flights, settings).routes,
-        *ResponseRoutes(generations, flights, settings).routes,
+        *ModelRoutes(generations.models).routes,
+        *ResponseRoutes(generations, flights, settings, seal).routes,
+        *MessagesRoutes(generations, flights, settings, seal).routes,
         *StreamRoutes(flights).routes,
         *TokenizeRoutes(generations, settings).routes,
         *PromptRoutes(mesh.bus, mesh.registry, generations, settings).routes,

@@ -35,7 +35,6 @@ from outrider.gateway.tool_calls.grammar import call_structure, with_function_na
 from outrider.mesh.attempts import TRANSIENT, persist
 from outrider.mesh.errors import ContextExceeded, InvalidRequest, OutriderError
 from outrider.mesh.telemetry import kept_span
-from outrider.v1.sampling_pb2 import Thought
 from outrider.wire.sampling import SamplingParams
 
 T = TypeVar("T")
@@ -195,8 +194,9 @@ class Generations:
         if served.sampling:
             left = {name: value for name, value in served.sampling if name in generation.unnamed}
             sampling = msgspec.structs.replace(sampling, **left)
-        if (generation.splits and served.thoughts is not None) or generation.thought_budget is not None:
-            sampling = msgspec.structs.replace(sampling, thought=_thought(generation, served))
+        if served.thoughts is not None and (generation.splits or generation.thought_budget is not None):
+            thought = served.thoughts.to_proto(generation.thought_budget)
+            sampling = msgspec.structs.replace(sampling, thought=thought)
         if not words and structure is None:
             return sampling
         texts = [word for word in words if isinstance(word, str)]
@@ -255,14 +255,6 @@ def _room(served: ServedModel, generation: Generation, prompt: int, caller: Call
             param=param,
         )
     return context - prompt
-
-
-def _thought(generation: Generation, served: ServedModel) -> Thought:
-    """The marks of the model's thoughts with the client's budget; `InvalidRequest` for a model without marks."""
-    if served.thoughts is None:
-        param = "thinking_token_budget"
-        raise InvalidRequest(f"{param} may only be given for a model that marks its thoughts", param=param)
-    return served.thoughts.to_proto(generation.thought_budget)
 
 
 def _structure(generation: Generation, served: ServedModel) -> Structure | None:

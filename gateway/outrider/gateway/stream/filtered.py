@@ -86,7 +86,7 @@ class FilteredFrames:
         shown, end = self._shown(frame, texts, count), max(0, frame.first_index + count)
         usage = Usage(len(self._job.prompt), end, accepted_tokens=self._accepted, steps=self._steps)
         usage = msgspec.structs.replace(usage, reasoning_tokens=self._thought)
-        return msgspec.structs.replace(shown, finish=Finish.FILTERED, usage=usage, verifier=None)
+        return msgspec.structs.replace(shown, finish=Finish.FILTERED, usage=usage, verifier=None, stop=None)
 
 
 async def filtered(

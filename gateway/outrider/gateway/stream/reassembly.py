@@ -87,7 +87,7 @@ def split(frame: Frame, count: int) -> tuple[Frame, Frame]:
     place, drafts = frame.first_index + count, frame.drafts
     before, after = (None, None) if drafts is None else _split_drafts(drafts, place)
     head = msgspec.structs.replace(
-        _part(frame, slice(count)), finish=None, usage=None, error=None, verifier=None, drafts=before
+        _part(frame, slice(count)), finish=None, usage=None, error=None, verifier=None, drafts=before, stop=None
     )
     tail = msgspec.structs.replace(_part(frame, slice(count, None)), first_index=place, drafts=after)
     if frame.thought:

@@ -108,6 +108,7 @@ def frame(output: Output, verifier: str) -> frames.Frame:
         None if output.finish is None else verifier,
         None if output.drafts is None else [frames.Draft(**_fields(draft)) for draft in output.drafts],
         output.thought,
+        output.stop,
     )
 
 

@@ -43,6 +43,7 @@ _ANSWERS = {
     "/v1/completions": "max_tokens",
     "/v1/chat/completions": "max_tokens",
     "/v1/responses": "max_output_tokens",
+    "/v1/messages": "max_tokens",
 }
 _MAX_TOKENS = 8
 """Tokens of an answer; longer answers test nothing more."""

@@ -42,7 +42,7 @@ def test_every_parameter_and_its_bounds_are_those_that_are_checked(served: dict[
     body = served["components"]["schemas"]["ResponseBody"]
     assert body["required"] == ["input"]
     assert body["properties"]["temperature"]["anyOf"][0]["maximum"] == 100
-    assert body["properties"]["truncation"] == {"enum": ["disabled", None]}
+    assert body["properties"]["prompt"] == {"enum": [None]}
     items = body["properties"]["input"]["anyOf"][0]["anyOf"][1]["items"]
     assert items["discriminator"]["propertyName"] == "type"
     assert set(served["paths"]["/v1/completions"]["post"]["responses"]) >= {"200", "400", "401", "429", "503"}
@@ -65,10 +65,11 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "/v1/completions": {"prompt": "def f("},
     "/v1/chat/completions": {"messages": [{"role": "user", "content": "def f("}]},
     "/v1/responses": {"input": "def f("},
+    "/v1/messages": {"messages": [{"role": "user", "content": "def f("}]},
     "/v1/tokenize": {"prompt": "def f("},
     "/v1/prompts/{name}": {"prompt": "def f("},
 }
-GENERATING = ("/v1/completions", "/v1/chat/completions", "/v1/responses")
+GENERATING = ("/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/messages")
 MESSAGES: list[Any] = EXAMPLES["/v1/chat/completions"]["messages"]
 PART = {"type": "text", "text": "a"}
 OUTPUTS = {"structured_outputs": {"choice": ["a"]}}
@@ -120,6 +121,16 @@ EDGES: list[tuple[str, dict[str, Any], bool]] = [
     ("/v1/responses", {"top_logprobs": 2, "include": ["message.output_text.logprobs"]}, True),
     ("/v1/responses", {"top_logprobs": 2}, False),
     ("/v1/responses", {"background": True, "store": False}, False),
+    ("/v1/responses", {"tools": [{"type": "web_search"}]}, True),
+    ("/v1/responses", {"tools": [{"name": "f"}]}, False),
+    ("/v1/messages", {"messages": []}, False),
+    ("/v1/messages", {"messages": [{"role": "cook", "content": "a"}]}, False),
+    ("/v1/messages", {"messages": [{"role": "user"}]}, False),
+    ("/v1/messages", {"messages": [{"role": "user", "content": [PART]}], "system": [PART]}, True),
+    ("/v1/messages", {"system": 5}, False),
+    ("/v1/messages", {"tool_choice": {"type": "some"}}, False),
+    ("/v1/messages", {"thinking": {"type": "adaptive"}, "stop_sequences": ["a"]}, True),
+    ("/v1/messages", {"mcp_servers": [{}]}, False),
     ("/v1/tokenize", {"messages": MESSAGES}, False),
     ("/v1/tokenize", {"prompt": None}, False),
     ("/v1/tokenize", {"add_generation_prompt": True}, False),

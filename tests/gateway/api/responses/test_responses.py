@@ -12,6 +12,7 @@ import pytest
 from outrider.engine.text import Tokenizer
 from outrider.gateway.api.responses.body import read_response
 from outrider.gateway.api.responses.stored_form import ResponseShape
+from outrider.gateway.api.schema.thoughts import Seal
 from outrider.gateway.ledger.record import Key, Record
 from outrider.gateway.request.models import ServedModel
 from outrider.mesh.errors import Unavailable
@@ -219,7 +220,8 @@ async def test_parameters_that_leave_no_token_fail_the_response(
 
 
 async def test_a_failure_that_may_pass_leaves_the_number_where_it_was() -> None:
-    builder = ResponseShape.of(read_response(b'{"input": "a"}'), []).builder(Key("t", "r"), _record())
+    shape = ResponseShape.of(read_response(b'{"input": "a"}'), [])
+    builder = shape.builder(Key("t", "r"), _record(), Seal())
     events = [*builder.begin(), *builder.take(Frame("r", 0, [1], ["x"], [""]))]
     interruption = builder.interrupt(Unavailable("no verifier"))
     assert interruption.sequence_number == events[-1].sequence_number == 4

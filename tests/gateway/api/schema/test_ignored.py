@@ -56,13 +56,15 @@ def test_an_unknown_parameter_is_named_and_one_that_is_null_is_absent(kind: str)
     ("kind", "more"),
     [
         ("chat", {"verbosity": "low"}),
-        ("chat", {"reasoning_effort": "high"}),
         ("chat", {"prompt_cache_retention": "24h"}),
         ("chat", {"store": True}),
         ("chat", {"metadata": {"a": "b"}}),
         ("chat", {"service_tier": "flex"}),
         ("completion", {"safety_identifier": "x"}),
-        ("response", {"reasoning": {"effort": "high"}}),
+        ("response", {"truncation": "auto"}),
+        ("response", {"max_tool_calls": 3}),
+        ("response", {"context_management": [{"type": "compaction"}]}),
+        ("response", {"client_metadata": {"a": "b"}}),
         ("response", {"stream_options": {"include_obfuscation": True}}),
     ],
 )
@@ -88,6 +90,7 @@ def test_a_part_of_a_parameter_that_has_no_effect_is_named_by_its_place() -> Non
     for kind in ("chat", "completion"):
         assert _read(kind, response_format=formatted)[1] == ["response_format.json_schema.description"]
     assert _read("response", text={"verbosity": "low"})[1] == ["text.verbosity"]
+    assert _read("response", reasoning={"effort": "low", "summary": "auto"})[1] == ["reasoning.summary"]
     asked = {"stream": True, "stream_options": {"include_obfuscation": True}}
     assert _read("chat", **asked)[1] == ["stream_options.include_obfuscation"]
 
@@ -121,7 +124,7 @@ def test_what_asks_for_nothing_is_not_named(kind: str, more: dict[str, Any]) -> 
         ("completion", "guided_json", {}),
         ("completion", "typical_p", 0.5),
         ("completion", "messages", HELLO),
-        ("response", "truncation", "auto"),
+        ("response", "prompt", {"id": "p"}),
         ("response", "max_tokens", 5),
         ("response", "conversation", "c"),
     ],
@@ -146,7 +149,6 @@ def test_a_name_that_stands_for_a_required_parameter_is_refused_with_the_right_o
         ("completion", {"stop": []}),
         ("chat", {"max_tokens": -1}),
         ("chat", {"max_completion_tokens": -1}),
-        ("chat", {"top_k": 0}),
         ("response", {"max_output_tokens": -1}),
     ],
 )

@@ -10,6 +10,7 @@ from starlette.types import ASGIApp
 _EXPOSED = (
     "retry-after",
     "x-request-id",
+    "request-id",
     "x-outrider-ignored",
     "x-outrider-resumable",
     *(f"x-ratelimit-{what}-{kind}" for kind in ("requests", "tokens") for what in ("limit", "remaining", "reset")),

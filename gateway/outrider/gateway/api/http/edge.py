@@ -11,7 +11,15 @@ from opentelemetry.trace import Span, StatusCode
 from outrider.gateway import metrics
 from outrider.gateway.admission.access_control import AccessControl, Sender
 from outrider.gateway.api.http.messages import json_response
-from outrider.gateway.errors import MethodNotAllowed, error_answer, error_headers
+from outrider.gateway.errors import (
+    ErrorAnswer,
+    MessagesErrorAnswer,
+    MethodNotAllowed,
+    error_answer,
+    error_headers,
+    is_of_messages,
+    messages_error,
+)
 from outrider.gateway.settings import Bounds
 from outrider.mesh.errors import Internal, InvalidRequest, NotFound, OutriderError
 from outrider.mesh.telemetry import TRACEPARENT, continued_span, get_logger, tracing
@@ -171,7 +179,11 @@ class _Exchange:
         """Answers with ``error``; raises it if an answer has begun, which breaks the answer off."""
         if self.status:
             raise error
-        response = json_response(error_answer(error), error.http_status, error_headers(error))
+        answer: ErrorAnswer | MessagesErrorAnswer = error_answer(error)
+        if is_of_messages(self._scope["path"], self._scope["headers"]):
+            answer = MessagesErrorAnswer(messages_error(error), self.id)
+            self._headers["request-id"] = self.id
+        response = json_response(answer, error.http_status, error_headers(error))
         await response(self._scope, receive, self.send)
 
 

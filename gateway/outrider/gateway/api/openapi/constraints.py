@@ -26,6 +26,18 @@ _MESSAGE = {
 _SEVERAL = SOME | {"maxItems": MOST_CHOICES}
 PROMPT: Schema = {"anyOf": [_TEXT, SOME | _IDS, _SEVERAL | {"items": _TEXT}, _SEVERAL | {"items": SOME | _IDS}]}
 MESSAGES: Schema = SOME | {"items": _MESSAGE}
+TURNS: Schema = SOME | {
+    "items": {
+        "type": "object",
+        "required": ["role", "content"],
+        "properties": {
+            "role": {"enum": ["user", "assistant", "system"]},
+            "content": {"anyOf": [_TEXT, {"type": "array", "items": {"type": "object", "required": ["type"]}}]},
+        },
+    }
+}
+TOOLS: Schema = {"type": "array", "items": {"type": "object", "required": ["type"], "properties": {"type": _TEXT}}}
+"""Of any type: those that are no functions have no effect."""
 LOGIT_BIAS: Schema = {
     "type": "object",
     "maxProperties": MOST_BIASES,

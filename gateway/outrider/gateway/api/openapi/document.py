@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import typing
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -13,7 +13,6 @@ from outrider.gateway.api.openapi.constraints import COMPONENTS, PATHS
 from outrider.gateway.api.openapi.operations import OPERATIONS, BodySpec, Operation, errors_of
 from outrider.gateway.api.schema.ignored import HEADER
 from outrider.gateway.api.schema.parameters import ABSENT, ANY
-from outrider.gateway.errors import ErrorAnswer
 from outrider.mesh.errors import OutriderError
 from starlette.routing import Route
 
@@ -80,6 +79,10 @@ class _Schemas:
                 raise ValueError(f"two types are called {name}")
         return schema
 
+    def any_of(self, kinds: Sequence[Any]) -> dict[str, Any]:
+        schemas = [self.of(kind) for kind in kinds]
+        return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+
     def parameters(self, spec: BodySpec) -> dict[str, dict[str, Any]]:
         """The schema of each parameter that `read` knows; all parameters may be null, which counts as absent."""
         hints = typing.get_type_hints(spec.kind, include_extras=True) | dict(spec.refined)
@@ -109,7 +112,7 @@ def _operation(path: str, method: str, operation: Operation, schemas: _Schemas) 
         "summary": operation.summary,
         "operationId": re.sub(r"\W+", "_", f"{method.lower()}{path}").strip("_"),
         "parameters": [*_path(path), *_queries(operation, schemas), *map(_header, operation.headers.items())],
-        "responses": answers | _errors(errors_of(path, operation), schemas),
+        "responses": answers | _errors(errors_of(path, operation), schemas.any_of(operation.error)),
     }
     if operation.body is not None:
         content: dict[str, Any] = {"schema": schemas.body(operation.body), "example": operation.body.example}
@@ -140,7 +143,8 @@ def _header(entry: tuple[str, Any]) -> dict[str, Any]:
 def _answers(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
     content: dict[str, Any] = {}
     if operation.answer is not None:
-        content["application/json"] = {"schema": schemas.of(operation.answer)}
+        answer = operation.answer if isinstance(operation.answer, tuple) else (operation.answer,)
+        content["application/json"] = {"schema": schemas.any_of(answer)}
     if operation.events:
         content["text/event-stream"] = {
             "schema": _event([schemas.of(event) for event in operation.events], operation.done)
@@ -164,13 +168,13 @@ def _event(kinds: list[dict[str, Any]], done: bool) -> dict[str, Any]:
     return {"type": "object", "properties": fields, "required": ["data"]}
 
 
-def _errors(kinds: Collection[type[OutriderError]], schemas: _Schemas) -> dict[str, Any]:
-    """Error answers by status, each described by the docstrings of its errors."""
+def _errors(kinds: Collection[type[OutriderError]], schema: dict[str, Any]) -> dict[str, Any]:
+    """Error answers by status, each described by the docstrings of its errors; all have the ``schema``."""
     answers: dict[str, Any] = {}
     for status in dict.fromkeys(kind.http_status for kind in kinds):
         same = [kind for kind in kinds if kind.http_status == status]
         description = " ".join((kind.__doc__ or "").partition("\n")[0] for kind in same)
-        entry = answers[str(status)] = _response(description, {"application/json": {"schema": schemas.of(ErrorAnswer)}})
+        entry = answers[str(status)] = _response(description, {"application/json": {"schema": schema}})
         if any(kind.retryable for kind in same):
             entry["headers"]["retry-after"] = _RETRY_AFTER | {"required": all(kind.retryable for kind in same)}
     return answers

@@ -7,21 +7,25 @@ from typing import Any, Literal
 
 import msgspec
 from outrider.gateway.admission.limit_store import LimitReached
+from outrider.gateway.api.anthropic import json_types as anthropic
+from outrider.gateway.api.anthropic.body import MessagesBody
 from outrider.gateway.api.http.edge import guarded
 from outrider.gateway.api.openai.bodies import ChatBody, CompletionBody
 from outrider.gateway.api.openai.json_types import AnswerOf, DeltaChoice, MessageChoice, TextChoice
 from outrider.gateway.api.openai.resumption import StreamQuery
-from outrider.gateway.api.openai.routes import ModelBody, ModelList
 from outrider.gateway.api.openapi.constraints import (
     LOGIT_BIAS,
     MESSAGES,
     PROMPT,
     SOME,
+    TOOLS,
     TRUE,
+    TURNS,
     Schema,
     one_of,
     only_with,
 )
+from outrider.gateway.api.own.model_list import ModelBody, ModelInfo, ModelList, ModelPage
 from outrider.gateway.api.own.named_prompts import PromptBody, PromptList, StoredPrompt
 from outrider.gateway.api.own.readiness import Health, Ready, Version
 from outrider.gateway.api.own.tokenizing import DetokenizeBody, Detokenized, TokenizeBody, Tokenized
@@ -35,8 +39,10 @@ from outrider.gateway.api.schema import unsupported
 from outrider.gateway.api.schema.generation import Milliseconds
 from outrider.gateway.api.schema.parameters import UnsupportedParameters
 from outrider.gateway.errors import (
+    VERSION,
     DeadlinePassed,
     ErrorAnswer,
+    MessagesErrorAnswer,
     MethodNotAllowed,
     TimedOut,
     TooLarge,
@@ -84,6 +90,7 @@ class QuerySpec(msgspec.Struct, frozen=True):
 class Operation(msgspec.Struct, frozen=True):
     """A method of a path. ``events`` are the types of a stream's events; with ``done`` the last event is ``[DONE]``.
 
+    ``answer`` is a type, or a tuple of several; ``error`` has those of errors.
     ``empty`` describes the answer 204, if there is one. A ``page`` is answered with HTML, or with 304.
     """
 
@@ -98,6 +105,7 @@ class Operation(msgspec.Struct, frozen=True):
     page: bool = False
     empty: str = ""
     errors: Errors = ()
+    error: tuple[Any, ...] = (ErrorAnswer,)
 
 
 READ_ERRORS: Errors = (InvalidRequest, TooLarge, TimedOut, WrongContentType)
@@ -140,12 +148,15 @@ _RESPONSE_BODY = BodySpec(
     ResponseBody,
     unsupported.RESPONSE,
     {"input": "def f(", "max_output_tokens": 4},
-    _BIAS | {"input": str | list[Item]},
+    _BIAS | {"input": str | list[Item], "tools": TOOLS},
     ("InputMessage",),
     (
         only_with("top_logprobs", 0, "include", SOME),
         {"not": {"required": ["background", "store"], "properties": {"background": TRUE, "store": {"const": False}}}},
     ),
+)
+_MESSAGES_BODY = BodySpec(
+    MessagesBody, unsupported.MESSAGES, _CHAT, _BIAS | {"messages": TURNS, "tools": {"type": "array"}}
 )
 
 _TOKENIZE = Operation(
@@ -234,8 +245,35 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         errors=(InvalidRequest, NotFound, Overloaded),
     ),
     ("DELETE", "/v1/streams/{id}"): Operation("Ends and forgets a stream.", empty="It is gone.", errors=(NotFound,)),
-    ("GET", "/v1/models"): Operation("All models that are served.", answer=ModelList),
-    ("GET", "/v1/models/{model}"): Operation("One model.", answer=ModelBody, errors=(UnknownModel,)),
+    ("POST", "/v1/messages"): Operation(
+        "Answers a conversation in Anthropic's form.",
+        _MESSAGES_BODY,
+        headers=_HEADERS,
+        answer=anthropic.Message,
+        events=(anthropic.Event,),
+        errors=READ_ERRORS + _SERVED,
+        error=(MessagesErrorAnswer,),
+    ),
+    ("POST", "/v1/messages/count_tokens"): Operation(
+        "The tokens that a conversation in Anthropic's form would be asked with.",
+        _MESSAGES_BODY,
+        answer=anthropic.TokenCount,
+        errors=READ_ERRORS + _SERVED,
+        error=(MessagesErrorAnswer,),
+    ),
+    ("GET", "/v1/models"): Operation(
+        "All models that are served.",
+        headers={VERSION: str},
+        answer=(ModelList, ModelPage),
+        error=(ErrorAnswer, MessagesErrorAnswer),
+    ),
+    ("GET", "/v1/models/{model}"): Operation(
+        "One model.",
+        headers={VERSION: str},
+        answer=(ModelBody, ModelInfo),
+        errors=(UnknownModel,),
+        error=(ErrorAnswer, MessagesErrorAnswer),
+    ),
     ("POST", "/v1/tokenize"): _TOKENIZE,
     ("POST", "/tokenize"): _TOKENIZE,
     ("POST", "/v1/detokenize"): _DETOKENIZE,

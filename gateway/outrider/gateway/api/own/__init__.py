@@ -1,1 +1,1 @@
-"""Outrider's own endpoints over HTTP: tokenizing, named prompts, readiness."""
+"""Outrider's own endpoints over HTTP: tokenizing, named prompts, models, readiness."""

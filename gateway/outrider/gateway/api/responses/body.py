@@ -7,11 +7,12 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
-from outrider.gateway.api.responses.items import Message
+from outrider.gateway.api.responses.items import Message, joined_lead
+from outrider.gateway.api.responses.tools import FunctionTool, NamedFunction, NamespaceTool, chat_tools, known_tools
 from outrider.gateway.api.schema.generation import GenerationBody
 from outrider.gateway.api.schema.ignored import note_part
 from outrider.gateway.api.schema.json_schemas import note_unenforced
-from outrider.gateway.api.schema.parameters import read
+from outrider.gateway.api.schema.parameters import read, read_object
 from outrider.gateway.api.schema.prompts import TemplateKwargs
 from outrider.gateway.api.schema.structure import (
     JsonObjectFormat,
@@ -20,7 +21,8 @@ from outrider.gateway.api.schema.structure import (
     json_object,
     merged_structure,
 )
-from outrider.gateway.api.schema.tools import Function, FunctionName, NamedTool, Tool, read_call_rules, template_tools
+from outrider.gateway.api.schema.thinking import Effort, template_variables
+from outrider.gateway.api.schema.tools import Tool, read_call_rules, template_tools
 from outrider.gateway.api.schema.unsupported import RESPONSE
 from outrider.gateway.request.generation import CallRules, Generation, Messages, Structure
 from outrider.mesh.errors import InvalidRequest
@@ -28,6 +30,18 @@ from outrider.wire.bounds import Count, Flag
 from outrider.wire.sampling import Logprobs
 
 LOGPROBS = "message.output_text.logprobs"
+SEALED = "reasoning.encrypted_content"
+_INCLUDED = (LOGPROBS, SEALED)
+_Includable = Literal[
+    "message.output_text.logprobs",
+    "reasoning.encrypted_content",
+    "code_interpreter_call.outputs",
+    "computer_call_output.output.image_url",
+    "file_search_call.results",
+    "message.input_image.image_url",
+    "web_search_call.action.sources",
+    "web_search_call.results",
+]
 
 
 class JsonSchemaText(NamedSchema, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="json_schema"):
@@ -49,12 +63,11 @@ class TextConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return None
 
 
-class FunctionTool(Function, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="function"):
-    """One of ``tools``."""
+class ReasoningConfig(msgspec.Struct, frozen=True):
+    """``reasoning``: how much the model thinks, if its template reads that."""
 
-
-class NamedFunction(FunctionName, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="function"):
-    """``tool_choice`` that names a function."""
+    effort: Effort | None = None
+    summary: Literal["auto", "concise", "detailed"] | None = None
 
 
 class ResponseBody(GenerationBody, frozen=True, kw_only=True, dict=True):
@@ -68,14 +81,15 @@ class ResponseBody(GenerationBody, frozen=True, kw_only=True, dict=True):
     previous_response_id: Annotated[str, Meta(description="the id of a response that is stored")] | None = None
     max_output_tokens: Count | None = None
     top_logprobs: Logprobs = 0
-    include: Annotated[
-        list[Literal["message.output_text.logprobs"]], Meta(description=f'an array that may hold "{LOGPROBS}"')
-    ] = msgspec.field(default_factory=list)
+    include: Annotated[list[_Includable], Meta(description=f'an array that may hold "{LOGPROBS}" and "{SEALED}"')] = (
+        msgspec.field(default_factory=list)
+    )
     text: Annotated[
         TextConfig, Meta(description='an object like {"format": {"type": "json_schema", "name": ..., "schema": {...}}}')
     ] = TextConfig()
     tools: Annotated[
-        list[FunctionTool], Meta(max_length=128, description='an array like [{"type": "function", "name": ...}]')
+        list[FunctionTool | NamespaceTool],
+        Meta(max_length=128, description='an array like [{"type": "function", "name": ...}]'),
     ] = msgspec.field(default_factory=list)
     tool_choice: (
         Annotated[
@@ -92,12 +106,13 @@ class ResponseBody(GenerationBody, frozen=True, kw_only=True, dict=True):
     store: Flag = True
     background: Flag = False
     chat_template_kwargs: TemplateKwargs | None = None
+    reasoning: Annotated[ReasoningConfig, Meta(description='an object like {"effort": "low"}')] | None = None
 
     @property
     def call_rules(self) -> CallRules | None:
         """The rules for calls; None if no function may be called."""
         named = self.tool_choice
-        choice = NamedTool("function", FunctionName(named.name)) if isinstance(named, NamedFunction) else named
+        choice = named.chosen if isinstance(named, NamedFunction) else named
         return read_call_rules(self._tools, choice, self.parallel_tool_calls, "parameters")
 
     @property
@@ -112,13 +127,16 @@ class ResponseBody(GenerationBody, frozen=True, kw_only=True, dict=True):
 
     def generation(self, messages: list[Message]) -> Generation:
         """The generation that the body asks for, after the conversation ``messages``."""
-        variables = msgspec.json.encode(self.chat_template_kwargs).decode() if self.chat_template_kwargs else ""
+        effort = None if self.reasoning is None else self.reasoning.effort
+        given = template_variables(self.chat_template_kwargs, effort, None)
+        variables = msgspec.json.encode(given).decode() if given else ""
         system = [{"role": "system", "content": self.instructions}] if self.instructions is not None else []
         rules = self.call_rules
         tools = template_tools(self._tools) if rules is not None else ""
-        prompt = Messages(msgspec.json.encode(system + messages).decode(), tools, variables=variables)
+        prompt = Messages(msgspec.json.encode(joined_lead(system + messages)).decode(), tools, variables=variables)
         logprobs = self.top_logprobs if LOGPROBS in self.include else None
-        return self._generation(prompt, self._structure, rules, max_tokens=self.max_output_tokens, logprobs=logprobs)
+        made = self._generation(prompt, self._structure, rules, max_tokens=self.max_output_tokens, logprobs=logprobs)
+        return msgspec.structs.replace(made, splits=True)
 
     @property
     def _structure(self) -> Structure | None:
@@ -126,14 +144,17 @@ class ResponseBody(GenerationBody, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def _tools(self) -> list[Tool]:
-        return [
-            Tool("function", Function(tool.name, tool.description, tool.parameters, tool.strict)) for tool in self.tools
-        ]
+        return chat_tools(self.tools)
 
 
 def read_response(body: bytes, ignored: list[str] | None = None) -> ResponseBody:
     """The body of a response, read as `read` does; raises `InvalidRequest`."""
-    response_body = read(body, ResponseBody, RESPONSE, ignored)
+    response_body = read(_with_known_tools(body, ignored), ResponseBody, RESPONSE, ignored)
+    for name in response_body.include:
+        if name not in _INCLUDED:
+            note_part(f"include/{name}", "", ignored)
+    if response_body.reasoning is not None and response_body.reasoning.summary is not None:
+        note_part("reasoning.summary", "", ignored)
     if response_body.text.verbosity not in (None, "medium"):
         note_part("text.verbosity", '"medium"', ignored)
     if response_body.top_logprobs and LOGPROBS not in response_body.include:
@@ -142,3 +163,10 @@ def read_response(body: bytes, ignored: list[str] | None = None) -> ResponseBody
         raise InvalidRequest("a background response has to be stored: store must be true", param="background")
     note_unenforced(response_body.unenforced, ignored)
     return response_body
+
+
+def _with_known_tools(body: bytes, ignored: list[str] | None) -> bytes | dict[str, Any]:
+    if b'"tools"' not in body:
+        return body
+    raw = read_object(body)
+    return raw | {"tools": known_tools(raw["tools"], ignored)} if "tools" in raw else raw

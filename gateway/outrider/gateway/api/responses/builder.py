@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 from msgspec import UNSET
@@ -22,7 +22,7 @@ from outrider.gateway.api.responses.json_types import (
     Status,
 )
 from outrider.gateway.api.responses.output import Output
-from outrider.gateway.stream.reassembly import join
+from outrider.gateway.stream.reassembly import join, split
 from outrider.gateway.tool_calls.answer_reader import AnswerReader
 from outrider.mesh.errors import Cancelled, InvalidRequest, OutriderError
 from outrider.wire.frames import Frame, Usage
@@ -37,7 +37,8 @@ class ResponseBuilder:
     """Builds one response, frame by frame.
 
     ``request`` is the request's id. ``reader`` finds the calls in its answer; None if it may not call functions.
-    ``created`` is in seconds since 1970. ``ignored`` names the parameters without effect.
+    ``created`` is in seconds since 1970. ``ignored`` names the parameters without effect. ``namespaces`` and ``seal``
+    are as in `Output`.
     """
 
     def __init__(
@@ -51,10 +52,12 @@ class ResponseBuilder:
         created: int,
         return_tokens: bool,
         ignored: tuple[str, ...] = (),
+        namespaces: Mapping[str, str] | None = None,
+        seal: Callable[[str], str] | None = None,
     ) -> None:
         self._ignored = ignored or UNSET
         self._echo, self._request = echo, request
-        self._output = Output(request, reader)
+        self._output = Output(request, reader, namespaces, seal)
         self._model, self._seed, self._created, self._return_tokens = model, seed, created, return_tokens
         self._frames: list[Frame] = []
         self._failure: OutriderError | None = None
@@ -69,7 +72,10 @@ class ResponseBuilder:
         """The events of ``frame``."""
         self._frames.append(frame)
         has_extra = frame.drafts is not None or (self._return_tokens and bool(frame.tokens))
-        events = [*self._output.take(frame, extra(frame, self._seed, self._return_tokens) if has_extra else UNSET)]
+        told = extra(frame, self._seed, self._return_tokens) if has_extra else UNSET
+        thought, answer = split(frame, frame.thought) if frame.thought else (None, frame)
+        text = "" if thought is None else "".join(thought.texts)
+        events = [*self._output.take(answer, told, text)]
         if frame.finish is not None:
             events += [*self._output.end(self._item_status), _ENDS[self._status](response=self.response())]
         return self._numbered(events)
@@ -162,6 +168,6 @@ def _usage(usage: Usage) -> ResponseUsage:
         usage.prompt_tokens,
         InputDetails(usage.cached_tokens),
         usage.completion_tokens,
-        OutputDetails(*usage.told_guesses),
+        OutputDetails(*usage.told_guesses, usage.reasoning_tokens),
         usage.prompt_tokens + usage.completion_tokens,
     )

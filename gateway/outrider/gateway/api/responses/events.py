@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import UNSET, UnsetType
 from outrider.gateway.api.openai.json_types import Extra
-from outrider.gateway.api.responses.json_types import OutputItem, Response, TextPart
+from outrider.gateway.api.responses.json_types import OutputItem, Response, TextPart, ThoughtPart
 from outrider.gateway.api.schema.logprobs import TokenLogprob
 
 
@@ -57,16 +57,16 @@ class _ItemEvent(_Event):
 
 
 class PartAdded(_ItemEvent, tag="response.content_part.added"):
-    """A part of a message begins."""
+    """A part of a message or of a thought begins."""
 
-    part: TextPart
+    part: TextPart | ThoughtPart
     content_index: int = 0
 
 
 class PartDone(_ItemEvent, tag="response.content_part.done"):
-    """A part of a message has ended."""
+    """A part of a message or of a thought has ended."""
 
-    part: TextPart
+    part: TextPart | ThoughtPart
     content_index: int = 0
 
 
@@ -84,6 +84,20 @@ class TextDone(_ItemEvent, tag="response.output_text.done"):
 
     text: str
     logprobs: list[TokenLogprob]
+    content_index: int = 0
+
+
+class ThoughtDelta(_ItemEvent, tag="response.reasoning_text.delta"):
+    """The text of a thought in one step of the verifier."""
+
+    delta: str
+    content_index: int = 0
+
+
+class ThoughtDone(_ItemEvent, tag="response.reasoning_text.done"):
+    """The text of a thought."""
+
+    text: str
     content_index: int = 0
 
 
@@ -120,6 +134,8 @@ Event = (
     | PartDone
     | TextDelta
     | TextDone
+    | ThoughtDelta
+    | ThoughtDone
     | ArgumentsDelta
     | ArgumentsDone
     | Failure

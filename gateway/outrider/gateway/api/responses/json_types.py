@@ -38,9 +38,26 @@ class OutputCall(msgspec.Struct, tag_field="type", tag="function_call"):
     name: str
     arguments: str
     status: ItemStatus
+    namespace: str | UnsetType = UNSET
 
 
-OutputItem = OutputMessage | OutputCall
+class ThoughtPart(msgspec.Struct, tag_field="type", tag="reasoning_text"):
+    """Text of a thought."""
+
+    text: str
+
+
+class OutputThought(msgspec.Struct, tag_field="type", tag="reasoning"):
+    """The thought before an answer; ``encrypted_content`` is the same, sealed, if the client asked for it."""
+
+    id: str
+    content: list[ThoughtPart]
+    status: ItemStatus
+    encrypted_content: str | UnsetType = UNSET
+    summary: list[str] = msgspec.field(default_factory=list)
+
+
+OutputItem = OutputMessage | OutputCall | OutputThought
 
 
 class InputDetails(msgspec.Struct):

@@ -17,7 +17,7 @@ from outrider.gateway.api.http.messages import (
 from outrider.gateway.api.responses.body import ResponseBody, read_response
 from outrider.gateway.api.responses.builder import ResponseBuilder
 from outrider.gateway.api.responses.inputs import InputTokens, input_items
-from outrider.gateway.api.responses.items import Message, answer_messages, messages
+from outrider.gateway.api.responses.items import Message, Thoughts, answer_messages, messages
 from outrider.gateway.api.responses.json_types import Deleted
 from outrider.gateway.api.responses.query import ResponseQuery, read_query
 from outrider.gateway.api.responses.stored_form import (
@@ -30,6 +30,7 @@ from outrider.gateway.api.responses.stored_form import (
 from outrider.gateway.api.responses.stream import ResponseStream, collect
 from outrider.gateway.api.schema.headers import note_trouble, with_routing_headers, with_timeout_header
 from outrider.gateway.api.schema.ignored import announce, collector
+from outrider.gateway.api.schema.thoughts import Seal
 from outrider.gateway.ledger.record import Key, Record
 from outrider.gateway.request.flight import Flight
 from outrider.gateway.request.in_flight import Flights
@@ -52,8 +53,8 @@ class UnknownPrevious(InvalidRequest):
 class ResponseRoutes:
     """The routes of ``/v1/responses``; responses may have begun at any gateway."""
 
-    def __init__(self, generations: Generations, flights: Flights, settings: GatewaySettings) -> None:
-        self._generations, self._flights, self._settings = generations, flights, settings
+    def __init__(self, generations: Generations, flights: Flights, settings: GatewaySettings, seal: Seal) -> None:
+        self._generations, self._flights, self._settings, self._seal = generations, flights, settings, seal
         self.routes = [
             Route("/v1/responses", self._create, methods=["POST"]),
             Route("/v1/responses/{id}", self._read, methods=["GET"]),
@@ -64,12 +65,12 @@ class ResponseRoutes:
         ]
 
     async def _create(self, request: Request) -> Response:
-        body, ignored = await self._body(request)
+        body, said, ignored = await self._body(request)
         lingers = lingers_after_disconnect(request)
         if lingers and not (body.stream and body.store):
             raise InvalidRequest("only a stored stream can go on without its client: stream and store must be true")
-        flight, shape = await until_disconnected(request.receive, self._begin(request, body, ignored, lingers))
-        builder = shape.builder(flight.key, flight.record)
+        flight, shape = await until_disconnected(request.receive, self._begin(request, body, said, ignored, lingers))
+        builder = shape.builder(flight.key, flight.record, self._seal)
         if body.stream:
             note_trouble(request, self._flights.catalog.trouble)
             return EventStream(ResponseStream(flight, builder).run(), lambda: self._flights.leave(flight))
@@ -83,18 +84,19 @@ class ResponseRoutes:
             await self._flights.end(flight)
         return json_response(builder.response())
 
-    async def _body(self, request: Request) -> tuple[ResponseBody, tuple[str, ...]]:
-        """The body, and the names of its parameters without effect."""
+    async def _body(self, request: Request) -> tuple[ResponseBody, list[Message], tuple[str, ...]]:
+        """The body, its input, and the names of its parameters without effect."""
         ignored = collector(self._settings)
         body = read_response(await read_body(request, self._settings.max_body_bytes), ignored)
-        return body, announce(request, ignored)
+        said = messages(body.input, Thoughts(self._seal, request.state.admission.caller.tenant, ignored))
+        return body, said, announce(request, ignored)
 
     async def _begin(
-        self, request: Request, body: ResponseBody, ignored: tuple[str, ...], lingers: bool
+        self, request: Request, body: ResponseBody, said: list[Message], ignored: tuple[str, ...], lingers: bool
     ) -> tuple[Flight, ResponseShape]:
         """Starts a generation. Raises `Unavailable` if the ledger does not take the record of a background response."""
         admission: Admission = request.state.admission
-        conversation = await self._conversation(body, admission)
+        conversation = await self._conversation(body, said, admission)
         shape = ResponseShape.of(body, conversation, ignored)
         generation = with_routing_headers(with_timeout_header(body, request).generation(conversation), request)
         starting = self._generations.start(
@@ -124,11 +126,10 @@ class ResponseRoutes:
         if not recorded:
             raise Unavailable("background responses need NATS with JetStream, which does not answer", retry_after=1.0)
 
-    async def _conversation(self, body: ResponseBody, admission: Admission) -> list[Message]:
-        """All messages before the response, without instructions."""
-        new_messages = messages(body.input)
+    async def _conversation(self, body: ResponseBody, said: list[Message], admission: Admission) -> list[Message]:
+        """All messages before the response, without instructions; ``said`` is its input."""
         if body.previous_response_id is None:
-            return new_messages
+            return said
         try:
             key = Key(admission.caller.tenant, request_id_of(body.previous_response_id))
             record, _, shape = await self._find(key)
@@ -140,7 +141,7 @@ class ResponseRoutes:
                 "previous_response_id names a response that has no end: wait for it, or name another",
                 param="previous_response_id",
             )
-        return shape.messages() + answer_messages(previous.response().output) + new_messages
+        return shape.messages() + answer_messages(previous.response().output) + said
 
     async def _read(self, request: Request) -> Response:
         """A response so far, or with ``stream`` its events; a background response that no gateway reads is resumed."""
@@ -172,7 +173,7 @@ class ResponseRoutes:
     ) -> Response:
         resuming = self._flights.resume(key, record, verifiers, request.state.admission)
         flight = await until_disconnected(request.receive, resuming)
-        events = ResponseStream(flight, shape.builder(key, record), query.starting_after)
+        events = ResponseStream(flight, shape.builder(key, record, self._seal), query.starting_after)
         return EventStream(events.run(), lambda: self._flights.leave(flight))
 
     async def _cancel(self, request: Request) -> Response:
@@ -197,9 +198,9 @@ class ResponseRoutes:
 
     async def _count(self, request: Request) -> Response:
         """The number of tokens of the prompt that a response would have."""
-        body, _ = await self._body(request)
+        body, said, _ = await self._body(request)
         admission: Admission = request.state.admission
-        prompt = body.generation(await self._conversation(body, admission)).prompt
+        prompt = body.generation(await self._conversation(body, said, admission)).prompt
         served = await self._generations.find(body.model, admission.caller)
         try:
             ids = await until_disconnected(request.receive, self._generations.encode(served, prompt, admission.caller))
@@ -224,7 +225,7 @@ class ResponseRoutes:
         """A builder with all logged frames, and whether nothing follows them unless a gateway resumes the response."""
         job = record.jobs(key.request, Caller(tenant=key.tenant))[0]
         log = await self._flights.filtering.replay(replay(await self._flights.catalog.frames(job)), job)
-        builder = shape.builder(key, record)
+        builder = shape.builder(key, record, self._seal)
         for frame in log.frames:
             builder.take(frame)
         if log.failure is not None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 
 import msgspec
-from outrider.gateway.api.responses.body import ResponseBody
+from outrider.gateway.api.responses.body import SEALED, ResponseBody
 from outrider.gateway.api.responses.builder import ResponseBuilder
 from outrider.gateway.api.responses.items import Message
 from outrider.gateway.api.responses.json_types import Echo
+from outrider.gateway.api.responses.tools import namespaces
+from outrider.gateway.api.schema.thoughts import Seal
 from outrider.gateway.ledger.record import Key, Record
 from outrider.gateway.schemas.parameters import ParameterTypes
 from outrider.gateway.tool_calls.answer_reader import AnswerReader
@@ -22,7 +24,8 @@ class ResponseShape(msgspec.Struct, frozen=True, tag="response"):
     """The form of a response, and ``conversation``, the messages before it as JSON.
 
     ``ignored`` names the parameters without effect. ``functions``, ``bare`` and ``types`` are as in
-    `outrider.gateway.api.openai.answers.Shape`.
+    `outrider.gateway.api.openai.answers.Shape`, ``namespaces`` as in `Output`. The thought is sealed, too, where
+    ``sealed``.
     """
 
     echo: Echo
@@ -32,17 +35,28 @@ class ResponseShape(msgspec.Struct, frozen=True, tag="response"):
     ignored: tuple[str, ...] = ()
     bare: bool = False
     types: tuple[ParameterTypes, ...] = ()
+    namespaces: dict[str, str] = {}
+    sealed: bool = False
 
     @classmethod
     def of(cls, body: ResponseBody, conversation: list[Message], ignored: tuple[str, ...] = ()) -> ResponseShape:
         """The form that ``body`` asks for, after ``conversation``."""
         messages = msgspec.json.encode(conversation)
         rules = body.call_rules
-        types = () if rules is None else rules.types
-        return cls(_echo(body), body.functions, body.return_tokens, messages, ignored, body.bare, types)
+        return cls(
+            _echo(body),
+            body.functions,
+            body.return_tokens,
+            messages,
+            ignored,
+            body.bare,
+            types=() if rules is None else rules.types,
+            namespaces=namespaces(body.tools),
+            sealed=SEALED in body.include,
+        )
 
-    def builder(self, key: Key, record: Record) -> ResponseBuilder:
-        """A builder of the response: all builders of one response build the same."""
+    def builder(self, key: Key, record: Record, seal: Seal) -> ResponseBuilder:
+        """A builder of the response: all builders of one response with one key of ``seal`` build the same."""
         return ResponseBuilder(
             self.echo,
             key.request,
@@ -54,6 +68,8 @@ class ResponseShape(msgspec.Struct, frozen=True, tag="response"):
             created=record.created,
             return_tokens=self.return_tokens,
             ignored=self.ignored,
+            namespaces=self.namespaces,
+            seal=(lambda thought: seal.close(thought, key.tenant)) if self.sealed else None,
         )
 
     def messages(self) -> list[Message]:

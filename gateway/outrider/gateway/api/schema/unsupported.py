@@ -101,10 +101,7 @@ RESPONSE = UnsupportedParameters(
         "echo": _OFF,
         "suffix": ("",),
         "functions": ([],),
-        "truncation": ("disabled",),
         "conversation": _NULL,
-        "context_management": _NULL,
-        "max_tool_calls": _NULL,
         "moderation": _NULL,
         "prompt": _NULL,
     },
@@ -112,8 +109,29 @@ RESPONSE = UnsupportedParameters(
         "safety_identifier": ANY,
         "prompt_cache_retention": ANY,
         "service_tier": ("auto", "default"),
-        "reasoning": ({}, {"effort": "none"}),
+        "client_metadata": ANY,
+        "context_management": ([],),
+        "max_tool_calls": ANY,
+        "truncation": ("disabled",),
         "stream_options": ({}, {"include_obfuscation": False}),
+    },
+)
+MESSAGES = UnsupportedParameters(
+    altering={
+        **{name: values for name, values in _ALTERING.items() if name != "system"},
+        "max_completion_tokens": _NULL,
+        "response_format": _NULL,
+        "output_format": _NULL,
+        "n": _ONE,
+        "container": _NULL,
+        "mcp_servers": ([],),
+    },
+    idle={
+        "context_management": ANY,
+        "diagnostics": ANY,
+        "inference_geo": ANY,
+        "service_tier": ("auto", "standard_only"),
+        "speed": ("standard",),
     },
 )
 TOKENIZE = UnsupportedParameters(
