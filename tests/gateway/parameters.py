@@ -178,6 +178,7 @@ SHARED: dict[str, Effect] = {
     "speculation": Effect("off", shows=Shows.REQUEST),
     "speculation.drafters": Effect(["ngram"], shows=Shows.REQUEST),
     "speculation.max_nodes": Effect(3, shows=Shows.REQUEST),
+    "speculation.private": Effect(True, shows=Shows.REQUEST),
     "prediction.content": Effect("def g(", {"prediction": {"type": "content", "content": "a"}}, Shows.REQUEST),
     "prediction.content[].text": Effect("b", {"prediction": PARTS}, Shows.REQUEST),
     "priority": Effect(5, shows=Shows.REQUEST),
@@ -226,7 +227,8 @@ CHAT: dict[str, Effect] = OPENAI | {
     "tools[].function.strict": Effect(True, {"tools": LOOSE_TOOLS}, refused=400),
     "tool_choice": Effect("required", {"tools": TOOLS}),
     "tool_choice.function.name": Effect(
-        "g", {"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "f"}}}
+        "g",
+        {"tools": TOOLS, "enable_thinking": False, "tool_choice": {"type": "function", "function": {"name": "f"}}},
     ),
     "tool_choice.type": Effect("allowed_tools", {"tools": TOOLS, "tool_choice": F}, refused=400),
     "tool_choice.allowed_tools.mode": Effect("required", ALLOWED),
@@ -252,6 +254,7 @@ def _spaced(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 SPACED_CALLED = {"tools": _spaced(TOOLS), "tool_choice": "required"}
 FLAT_CALLED = {"tools": _flat(TOOLS), "tool_choice": "required"}
+FLAT_F = {"tool_choice": {"type": "function", "name": "f"}, "chat_template_kwargs": {"enable_thinking": False}}
 LOGPROBS = "message.output_text.logprobs"
 TEXT = {"text": {"format": {"type": "json_schema", "name": "a", "schema": SCHEMA}}}
 LOOSE_TEXT = {"text": {"format": {"type": "json_schema", "name": "a", "schema": LOOSE}}}
@@ -280,11 +283,8 @@ RESPONSE: dict[str, Effect] = SHARED | {
     "tools[].tools[].parameters": Effect({"type": "object"}, SPACED_CALLED),
     "tools[].tools[].strict": Effect(True, {"tools": _spaced(LOOSE_TOOLS)}, refused=400),
     "tool_choice": Effect("required", {"tools": _flat(TOOLS)}),
-    "tool_choice.namespace": Effect(
-        "a",
-        {"tools": _flat(TOOLS[:1]) + _spaced(TOOLS), "tool_choice": {"type": "function", "name": "f"}},
-    ),
-    "tool_choice.name": Effect("g", {"tools": _flat(TOOLS), "tool_choice": {"type": "function", "name": "f"}}),
+    "tool_choice.namespace": Effect("a", {"tools": _flat(TOOLS[:1]) + _spaced(TOOLS)} | FLAT_F),
+    "tool_choice.name": Effect("g", {"tools": _flat(TOOLS)} | FLAT_F),
     "parallel_tool_calls": Effect(False, FLAT_CALLED, Shows.REQUEST),
     "chat_template_kwargs": Effect({VARIABLE: True}),
     "reasoning.effort": Effect("low"),

@@ -43,7 +43,10 @@ APIS: dict[str, tuple[type[msgspec.Struct], dict[str, Effect], dict[str, Any]]] 
     "/v1/responses": (ResponseBody, RESPONSE, {"input": "def f(", "max_output_tokens": LENGTH}),
 }
 TRIED = [(api, name) for api, (body, _, _) in APIS.items() for name in paths(body)]
-OPENING = "{{ reasoning_effort }}{% if enable_thinking %}<think>\n{% endif %}"
+OPENING = (
+    "{{ reasoning_effort }}{% if enable_thinking %}<think>\n"
+    "{% elif enable_thinking is defined %}<think>\n\n</think>\n\n{% endif %}"
+)
 TEMPLATE = f"{{{{ {VARIABLE} }}}}{{% if tools %}}{{{{ tools | tojson }}}}{{% endif %}}{CHATML}{OPENING}"
 EACH_DIFFERS = {"id", "item_id", "call_id", "created", "created_at", "seed"}
 COSTS = {"steps", "verifier", "guessed_by"} | {

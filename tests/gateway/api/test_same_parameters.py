@@ -91,8 +91,9 @@ def test_every_body_states_the_bounds_of_the_parameter(body: str, name: str, sta
 
 
 def test_speculation_is_read_the_same() -> None:
-    speculation = Speculation(drafters=["ngram"], max_nodes=9, return_drafts=True)
+    speculation = Speculation(drafters=["ngram"], max_nodes=9, private=True, return_drafts=True)
     made = read_generation(pb.GenerateRequest(text="p", speculation=speculation), LIMIT).generation
-    body = {"prompt": "p", "speculation": {"drafters": ["ngram"], "max_nodes": 9}, "return_drafts": True}
+    options = {"drafters": ["ngram"], "max_nodes": 9, "private": True}
+    body = {"prompt": "p", "speculation": options, "return_drafts": True}
     assert made.speculation == read_completion(json.dumps(body).encode()).generation().speculation
     assert made.speculation.to_proto() == speculation

@@ -217,3 +217,39 @@ def test_a_model_without_marks_keeps_every_budget(shared: Stack) -> None:
     answer = httpx.post(f"{shared.url}/v1/chat/completions", json=body, timeout=60, trust_env=False)
     assert answer.status_code == 200
     assert "reasoning_content" not in answer.json()["choices"][0]["message"]
+
+
+def data(text: str) -> list[dict[str, Any]]:
+    """The data of a stream's events."""
+    return [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
+
+
+def test_messages_and_responses_tell_the_thoughts_of_chats(http: httpx.Client) -> None:
+    drawn = {"model": MODEL, "seed": 3, "temperature": 1, "top_p": 1}
+    message = whole(http, **THINKS)["choices"][0]["message"]
+    asked = drawn | {"messages": ASKED, "max_tokens": 80, "thinking": {"type": "enabled", "budget_tokens": 9}}
+    thought, *rest = http.post("/v1/messages", json=asked).json()["content"]
+    assert (thought["type"], thought["thinking"]) == ("thinking", message["reasoning_content"])
+    assert thought["signature"]
+    assert "".join(block["text"] for block in rest) == (message["content"] or "")
+    deltas = [
+        event["delta"]
+        for event in data(http.post("/v1/messages", json=asked | {"stream": True}).text)
+        if event["type"] == "content_block_delta"
+    ]
+    assert "".join(delta.get("thinking", "") for delta in deltas) == thought["thinking"]
+    assert [delta["signature"] for delta in deltas if "signature" in delta] == [thought["signature"]]
+
+    chat = whole(http, reasoning_effort="low", temperature=1, top_p=1)
+    message, used = chat["choices"][0]["message"], chat["usage"]["completion_tokens_details"]["reasoning_tokens"]
+    asked = drawn | {"input": ASKED, "max_output_tokens": 80, "reasoning": {"effort": "low"}}
+    asked["include"] = ["reasoning.encrypted_content"]
+    response = http.post("/v1/responses", json=asked).json()
+    item = response["output"][0]
+    assert (item["type"], item["content"][0]["text"]) == ("reasoning", message["reasoning_content"])
+    assert item["encrypted_content"]
+    assert response["usage"]["output_tokens_details"]["reasoning_tokens"] == used > 0
+    events = data(http.post("/v1/responses", json=asked | {"stream": True}).text)
+    told = [event["delta"] for event in events if event["type"] == "response.reasoning_text.delta"]
+    assert "".join(told) == message["reasoning_content"]
+    assert events[-1]["response"]["output"][0]["content"] == item["content"]
