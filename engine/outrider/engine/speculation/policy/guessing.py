@@ -86,6 +86,11 @@ class Guessing:
         """Counters of guesses since start."""
         return self._accounting.counts
 
+    @property
+    def lost(self) -> frozenset[str]:
+        """Names of the local drafters that say of themselves that they guess no better than chance."""
+        return frozenset(name for name, drafter in self._local.items() if drafter.lost)
+
     def open(self, sequence: Sequence) -> Opening:
         """Starts the local drafters for a sequence; returns the opening that remote drafters need."""
         request = sequence.request
