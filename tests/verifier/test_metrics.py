@@ -7,11 +7,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from outrider.engine.speculation import DrafterContext
+from outrider.engine.speculation.drafters.random_drafter import RandomDrafter
 from outrider.mesh.telemetry import render
 from outrider.verifier.metrics import Metrics, show_gpus
 from outrider.verifier.tracing.step_telemetry import StepTelemetry
 
-from tests.engine.engines import MakeEngine, request
+from tests.engine.engines import VOCABULARY, MakeEngine, request
 
 
 class NvmlError(Exception):
@@ -67,6 +69,26 @@ def test_a_request_has_a_time_in_the_queue_and_steps_have_parts_and_rows(make_en
     assert f"outrider_verifier_preemptions_total{label} 0.0" in lines()
     parts = 'outrider_verifier_step_part_seconds_total{model="measured",part='
     assert all(number(f'{parts}"{part}"') > 0 for part in ("schedule", "forward", "sample", "commit"))
+
+
+class LostDrafter(RandomDrafter):
+    """Says of itself that it guesses no better than chance."""
+
+    lost = True
+
+
+@pytest.mark.parametrize(("kind", "lost"), [(RandomDrafter, 0.0), (LostDrafter, 1.0)])
+def test_a_drafter_that_guesses_no_better_than_chance_is_shown(
+    make_engine: MakeEngine, kind: type[RandomDrafter], lost: float
+) -> None:
+    drafter = kind(DrafterContext("toy", VOCABULARY, 256))
+    engine = make_engine(drafters=[drafter], telemetry=StepTelemetry())
+    metrics = Metrics(kind.__name__, engine)
+    engine.submit(request("a", prompt=4, answer=6))
+    while engine.busy:
+        engine.step()
+    metrics.update()
+    assert f'outrider_spec_drafter_lost{{drafter="random",model="{kind.__name__}"}} {lost}' in lines()
 
 
 @pytest.mark.parametrize(("power", "shown"), [(70_000.0, "70.0"), (None, "NaN")])

@@ -181,8 +181,8 @@ class NativeDecoder:
         checked(self._functions.outrider_decoder_logits(*args))
         return out
 
-    def beside(self, weight: Tensor) -> NativeLinear:
-        """A further weight [n, k], in float32, bfloat16 or float16, that this decoder's threads multiply.
+    def beside(self, weight: Tensor | QuantizedWeight) -> NativeLinear:
+        """A further weight [n, k], quantized or in float32, bfloat16 or float16, that this decoder's threads multiply.
 
         Raises:
             ValueError: there is no code for the weight.
@@ -238,7 +238,7 @@ class NativeLinear:
         out_features: n.
     """
 
-    def __init__(self, decoder: NativeDecoder, weight: Tensor) -> None:
+    def __init__(self, decoder: NativeDecoder, weight: Tensor | QuantizedWeight) -> None:
         self.out_features, self.in_features = weight.shape
         if self.in_features % 16:
             raise ValueError(f"a weight of {self.in_features} input features; they must be a multiple of 16")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal, Protocol
@@ -16,8 +16,9 @@ from outrider.engine.models.gguf.header import GgufFile, is_gguf
 from outrider.engine.models.native import native_forward, native_projection, native_refusal
 from outrider.engine.models.operators.eager import EagerForward
 from outrider.engine.models.proof import prove_invariance
+from outrider.engine.models.quantization import AT_LOAD, codes_at_load
 from outrider.engine.models.quantized import open_checkpoint
-from outrider.engine.models.weights import Packer, WeightLoader
+from outrider.engine.models.weights import Packer, WeightLoader, output_weight
 from outrider.engine.pages.kv_dtype import chosen_kv_dtype
 from outrider.kernels.backend import BackendError, takes_triton
 from outrider.kernels.batch import RaggedBatch
@@ -79,10 +80,15 @@ class LlamaModel:
     kv_dtype: torch.dtype
 
     def __init__(
-        self, config: ModelConfig, dtype: torch.dtype, device: torch.device, quantization: Quantization | None
+        self,
+        source: WeightSource,
+        config: ModelConfig,
+        dtype: torch.dtype,
+        device: torch.device,
+        quantization: Quantization | None,
     ) -> None:
         self.config, self.dtype, self.device = config, dtype, device
-        self._quantization = quantization
+        self._source, self._quantization = source, quantization
         self._forward: Forward
 
     @property
@@ -122,7 +128,7 @@ class LlamaModel:
         """
         config = ModelConfig.load(directory)
         return cls.of(
-            _checkpoint(directory, quantization),
+            open_weights(directory, quantization),
             config,
             dtype=dtype,
             device=device,
@@ -144,8 +150,15 @@ class LlamaModel:
         quantization: Quantization | None = None,
         kv_dtype: str = "auto",
         graphs: bool = True,
+        guesses: bool = False,
     ) -> LlamaModel:
-        """The model of ``config`` with the weights of ``source``; see `load` for the other arguments.
+        """The model of ``config`` with the weights of ``source``.
+
+        Args:
+            source: the weights.
+            config: configuration of the model.
+            dtype: as for `load`, like the arguments behind it.
+            guesses: whether the model only guesses, so that ``quantization`` is of its output layer, too.
 
         Raises:
             ModelError: as for `load`.
@@ -154,10 +167,12 @@ class LlamaModel:
         try:
             weight_dtype = _dtype(dtype, config, torch_device, quantization)
             strict = _is_strict(determinism, torch_device)
-            model = cls(config, weight_dtype, torch_device, quantization)
+            model = cls(source, config, weight_dtype, torch_device, quantization)
             with torch.inference_mode():
                 balances = kv_dtype == "int8"
-                model._forward = _forward(source, model, strict, quantization, graphs, balances=balances)
+                model._forward = _forward(
+                    source, model, strict, quantization, graphs, balances=balances, guesses=guesses
+                )
             model.kv_dtype = chosen_kv_dtype(kv_dtype, model._forward.kv_dtypes)
             if strict:
                 prove_invariance(model)
@@ -256,19 +271,31 @@ class LlamaModel:
         """Logits, float32 [n, vocab_size], of rows [n, hidden_size] from `forward`."""
         return self._forward.logits(hidden)
 
-    def beside(self, weight: Tensor) -> Linear:
-        """The quickest form of a weight [out_features, in_features] of a model that runs in turn with this one."""
+    def beside(self, weight: Tensor, quantization: str | None = None) -> Linear:
+        """The quickest form of a weight [out_features, in_features] of a model that runs in turn with this one.
+
+        With ``quantization``, one of `AT_LOAD`, the compiled decoder multiplies quants, where it has code for the size.
+        """
         compiled = self.compiled
         if compiled is None or weight.shape[1] % 16:
             return pack(weight, few_rows=True)
+        if quantization is not None and not weight.shape[1] % AT_LOAD[quantization]:
+            return compiled.beside(codes_at_load(weight, quantization))
         return compiled.beside(weight.to(self.dtype))
+
+    def guessing_output(self, quantization: str | None) -> Callable[[Tensor], Tensor]:
+        """`logits` for guesses: by a quantized copy of an output layer that is compiled and in 16 or 32 bits."""
+        compiled, unfit = self.compiled, quantization is None or self.config.hidden_size % AT_LOAD[quantization]
+        weight = None if compiled is None or unfit else output_weight(self._source, self.config)
+        return self.beside(weight, quantization) if isinstance(weight, Tensor) else self.logits
 
     def embed(self, ids: Tensor) -> Tensor:
         """Float32 [n, hidden_size] that enters the first layer for int64 [n] ids of the vocabulary."""
         return self._forward.embed(ids)
 
 
-def _checkpoint(path: Path, quantization: Quantization | None) -> WeightSource:
+def open_weights(path: Path, quantization: Quantization | None = None) -> WeightSource:
+    """The weights in a directory or a GGUF file; `ModelError` if they are quantized and are to be once more."""
     checkpoint = GgufCheckpoint(GgufFile.open(path)) if is_gguf(path) else open_checkpoint(path)
     if quantization is not None and checkpoint.quantized:
         raise ModelError(f"{path} is quantized already; quantization is {quantization!r}, which must be none here")
@@ -283,14 +310,15 @@ def _forward(
     graphs: bool,
     *,
     balances: bool,
+    guesses: bool,
 ) -> Forward:
     parts = (checkpoint, model.config, model.dtype, model.device)
     if native_refusal(*parts[1:], quantization) is None:
         make = partial(native_projection, quantization)
         quantized = checkpoint.quantized or quantization is not None
-        return native_forward(WeightLoader(*parts, make, quantized=quantized, balances=balances))
+        return native_forward(WeightLoader(*parts, make, quantized=quantized, balances=balances, guesses=guesses))
     packer = Packer(model.dtype, model.device, strict, quantization)
-    loader = WeightLoader(*parts, packer, quantized=checkpoint.quantized, balances=balances)
+    loader = WeightLoader(*parts, packer, quantized=checkpoint.quantized, balances=balances, guesses=guesses)
     eager = EagerForward(loader, strict)
     captured = graphs and model.config.experts is None  # rows are counted on the host before experts run
     if not captured or model.device.type != "cuda" or not takes_triton(model.device):

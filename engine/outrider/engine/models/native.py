@@ -43,7 +43,7 @@ def native_refusal(
 def _refusal(config: ModelConfig, dtype: torch.dtype, device: torch.device, quantization: str | None) -> str | None:
     if device.type != "cpu":
         return f"the model is on {device}"
-    if quantization is not None and (refusal := _quantization_refusal(config, quantization)) is not None:
+    if quantization is not None and (refusal := quantization_refusal(config, quantization)) is not None:
         return refusal
     if (refusal := _shape(config, dtype).refusal(dtype)) is not None:
         return refusal
@@ -68,7 +68,8 @@ def native_forward(loader: WeightLoader[Projection]) -> NativeDecoder:
     )  # fmt: skip
 
 
-def _quantization_refusal(config: ModelConfig, quantization: str) -> str | None:
+def quantization_refusal(config: ModelConfig, quantization: str) -> str | None:
+    """Why the compiled decoder cannot have a model's weights quantized at load; None if it can."""
     if quantization not in AT_LOAD:
         return f"its weights are to be {quantization}; only {' and '.join(AT_LOAD)} are compiled"
     width = config.intermediate_size if config.experts is None else config.experts.intermediate_size

@@ -49,6 +49,7 @@ class WeightLoader(Generic[P]):
         make: makes a projection.
         quantized: whether the checkpoint has quantized weights.
         balances: whether `key_balance` evens out keys.
+        guesses: whether `output` is made as the projections of layers are, which may be quantized.
     """
 
     def __init__(
@@ -61,12 +62,13 @@ class WeightLoader(Generic[P]):
         *,
         quantized: bool = False,
         balances: bool = False,
+        guesses: bool = False,
     ) -> None:
         self.config = config
         self.dtype = dtype
         self.device = device
         self._checkpoint = checkpoint
-        self._make = make
+        self._make, self._guesses = make, guesses
         self._folds, self._balances = dtype == torch.float32 and not quantized, balances
 
     def embedding(self) -> Tensor | QuantizedWeight:
@@ -172,9 +174,9 @@ class WeightLoader(Generic[P]):
         """
         part = self._placed(Part(embedding))
         if not self.config.tie or self._checkpoint.has(_OUTPUT):
-            own = self._placed(Part(self._take(_OUTPUT, self.config.vocab_size, self.config.hidden_size)))
+            own = self._placed(Part(output_weight(self._checkpoint, self.config)))
             part = part if _equal(own.weight, part.weight) else own
-        return self._make([part], False)
+        return self._make([part], self._guesses)
 
     def _take(self, name: str, *shape: int) -> Tensor | QuantizedWeight:
         return self._checkpoint.take(name, shape)
@@ -219,6 +221,12 @@ class WeightLoader(Generic[P]):
 
 def _dense(weight: Tensor | QuantizedWeight, dtype: torch.dtype = torch.float32) -> Tensor:
     return weight if isinstance(weight, Tensor) else dequantized(weight, dtype)
+
+
+def output_weight(checkpoint: WeightSource, config: ModelConfig) -> Tensor | QuantizedWeight:
+    """The weight of the projection to the vocabulary, as the checkpoint has it."""
+    name = _EMBEDDING if config.tie and not checkpoint.has(_OUTPUT) else _OUTPUT
+    return checkpoint.take(name, (config.vocab_size, config.hidden_size))
 
 
 def _equal(one: Tensor | QuantizedWeight, other: Tensor | QuantizedWeight) -> bool:

@@ -31,6 +31,7 @@ _CHANGES = counter(
     "Changes of a local drafter's version by kind: changed, rolled_back (tokens a second fell), refused.",
     ["model", "drafter", "kind"],
 )
+_LOST = gauge("spec_drafter_lost", "1 if fewer than 10 % of a head's last 256 first guesses were right.", _BY_DRAFTER)
 _LOSSY = gauge("spec_lossy", "1 if the rule of acceptance changes the distribution of answers.", _MODEL)
 
 _log = get_logger("verifier")
@@ -44,13 +45,14 @@ class GuessMetrics:
         self._warned: set[str] = set()
         _LENGTH.show(shown(tally.lengths), model)
 
-    def update(self, counts: Counts, paused: frozenset[str]) -> None:
-        """Adds the changes since the last call; ``paused`` are the paused drafters."""
+    def update(self, counts: Counts, paused: frozenset[str], lost: frozenset[str]) -> None:
+        """Adds the changes since the last call; ``paused`` and ``lost`` are the drafters that are."""
         for metric, by_depth in ((_DRAFTED, counts.drafted), (_BOUGHT, counts.bought), (_ACCEPTED, counts.accepted)):
             for (drafter, depth), count in list(by_depth.items()):
                 self._totals.bring(metric, count, self._model, drafter, str(depth))
         for drafter in {drafter for drafter, _ in list(counts.drafted)}:
             _ASKED.labels(self._model, drafter).set(drafter not in paused)
+            _LOST.labels(self._model, drafter).set(drafter in lost)
         for drafter, trees in list(counts.unusable.items()):
             self._warn(drafter)
             self._totals.bring(_UNUSABLE, trees, self._model, drafter)

@@ -31,7 +31,7 @@ class Metrics:
         engine = self._engine
         self._steps.update(self.publish_s)
         self._requests.update()
-        self._guesses.update(engine.tally.guesses, engine.guessing.paused)
+        self._guesses.update(engine.tally.guesses, engine.guessing.paused, engine.guessing.lost)
         self._pages.update(engine.scheduler)
 
     def cost(self, curve: CostCurve) -> None:

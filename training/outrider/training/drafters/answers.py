@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -106,7 +107,7 @@ class Asking:
 
     def params(self, number: int) -> SamplingParams:
         """The parameters for a prompt."""
-        cold = int((number + 1) * self.greedy) > int(number * self.greedy)
+        cold = random.Random(number).random() < self.greedy  # kinds of prompts take turns: no other pattern may
         return SamplingParams(temperature=0.0 if cold else 1.0, seed=number, max_tokens=self.answer)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -36,8 +36,15 @@ class Target(Protocol):
         """Float32 [n, hidden_size] that enters the first layer for int64 [n] ids."""
         ...
 
-    def beside(self, weight: Tensor) -> Linear:
-        """The quickest form of a weight [out_features, in_features] of the drafter's, to use between steps."""
+    def beside(self, weight: Tensor, quantization: str | None = None) -> Linear:
+        """The quickest form of a weight [out_features, in_features] of the drafter's, to use between steps.
+
+        With ``quantization``, ``int8`` or ``int4``, on the compiled decoder, rounded to so many bits.
+        """
+        ...
+
+    def guessing_output(self, quantization: str | None) -> Callable[[Tensor], Tensor]:
+        """`logits`, on the compiled decoder by a copy in fewer bits where it is quicker."""
         ...
 
 
@@ -183,6 +190,11 @@ class Drafter(ABC):
 
     def close(self, session: int) -> None:  # noqa: B027
         """Ends the session."""
+
+    @property
+    def lost(self) -> bool:
+        """Whether guesses have lately been right no more often than chance, so that something must be misconfigured."""
+        return False
 
     @property
     def reading(self) -> bool:

@@ -14,6 +14,7 @@ from outrider.engine.errors import ModelError
 from outrider.engine.sampling import Dice
 from outrider.engine.speculation.drafters.drafter import Drafter, DrafterContext, DrafterError, Opening, Traits
 from outrider.engine.speculation.drafters.medusa_heads import MedusaHeads
+from outrider.engine.speculation.drafters.weights import quantization_of
 from outrider.engine.speculation.trees.tree import DraftTree
 from outrider.kernels.race_sample import race_topk
 from torch import Tensor
@@ -36,7 +37,10 @@ class _Session:
 
 
 class MedusaDrafter(Drafter):
-    """Makes one tree for each sequence and step, from Medusa-1 heads. Options: ``children`` and ``nodes``."""
+    """Makes one tree for each sequence and step, from Medusa-1 heads.
+
+    Options: ``children``, ``nodes`` and ``quantization`` of output layers (see `quantization_of`).
+    """
 
     name = "medusa"
     traits = Traits(target=True, whole=False, shipped="medusa")
@@ -45,14 +49,16 @@ class MedusaDrafter(Drafter):
         target = context.needed_target(self.name)
         if context.model is None:
             raise DrafterError("the medusa drafter needs heads: give their directory as its option model")
+        options = dict(context.options)
+        quantization = quantization_of(options, "int4")
         try:
-            self._shape = MedusaShape(**context.options)
+            self._shape = MedusaShape(**options)
         except TypeError:
             raise DrafterError(
-                f"the medusa drafter's options are model, children, nodes; not {', '.join(context.options)}"
+                f"the medusa drafter's options are model, children, nodes, quantization; not {', '.join(options)}"
             ) from None
         try:
-            self.heads = MedusaHeads.load(context.model, target)
+            self.heads = MedusaHeads.load(context.model, target, quantization)
         except ModelError as error:
             raise DrafterError(str(error)) from None
         self.context_length = context.context_length

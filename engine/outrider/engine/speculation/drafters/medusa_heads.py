@@ -18,7 +18,7 @@ from outrider.engine.speculation.drafters.drafter import Target
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
-from torch.nn.functional import linear, silu
+from torch.nn.functional import silu
 
 _SAFE, _PICKLED = "medusa_lm_head.safetensors", "medusa_lm_head.pt"
 _BLOCK = re.compile(r"(\d+)\.(\d+)\.linear\.(weight|bias)")
@@ -32,24 +32,25 @@ class MedusaHeads:
         own_outputs: whether each head has its own output layer.
     """
 
-    def __init__(self, where: Path, tensors: Mapping[str, Tensor], layers: int, target: Target) -> None:
+    def __init__(
+        self, where: Path, tensors: Mapping[str, Tensor], layers: int, target: Target, quantization: str | None = None
+    ) -> None:
         self.count = 1 + max((int(name.split(".")[0]) for name in tensors if _BLOCK.fullmatch(name)), default=-1)
         self.own_outputs = any(f"{head}.{layers}.weight" in tensors for head in range(self.count))
         size, vocabulary = target.config.hidden_size, target.config.vocab_size
-        self._target, self._tensors = target, _Tensors(where, tensors, target)
+        self._dtype, self._tensors = target.dtype, _Tensors(where, tensors, target)
         self._weights = [self._blocks(f"{layer}.linear.weight", size, size).mT for layer in range(layers)]
         self._biases = [self._blocks(f"{layer}.linear.bias", size)[:, None] for layer in range(layers)]
-        self._outputs = (
-            [self._tensors.take(f"{head}.{layers}.weight", vocabulary, size) for head in range(self.count)]
-            if self.own_outputs
-            else []
-        )
+        names = [f"{head}.{layers}.weight" for head in range(self.count)] if self.own_outputs else []
+        self._outputs = [target.beside(self._tensors.take(name, vocabulary, size), quantization) for name in names]
+        self._shared = target.guessing_output(quantization)
         self._tensors.finish()
 
     @classmethod
-    def load(cls, directory: Path, target: Target) -> MedusaHeads:
+    def load(cls, directory: Path, target: Target, quantization: str | None = None) -> MedusaHeads:
         """Loads heads from a directory with config.json and medusa_lm_head; sizes must fit ``target``.
 
+        ``quantization`` is of output layers beside a compiled target.
         torch's loader of plain tensors reads a ``.pt`` file, so that no code in the file runs.
 
         Raises:
@@ -60,7 +61,7 @@ class MedusaHeads:
             if config.values.get(name) is not None and config.count(name) != ours:
                 raise config.wrong(name, f"the target's, {ours}")
         path, tensors = _read(directory)
-        heads = cls(path, tensors, config.count("medusa_num_layers"), target)
+        heads = cls(path, tensors, config.count("medusa_num_layers"), target, quantization)
         expected = config.count("medusa_num_heads")
         if heads.count < expected:
             raise ModelError(f"{path} holds {heads.count} heads; its config.json asks for {expected}")
@@ -69,12 +70,13 @@ class MedusaHeads:
     @torch.inference_mode()
     def __call__(self, hidden: Tensor) -> Tensor:
         """Scores of each head, float32 [count, n, vocab_size], for the target's hidden states [n, hidden_size]."""
-        x = hidden.to(self._target.dtype).expand(self.count, -1, -1)
+        x = hidden.to(self._dtype).expand(self.count, -1, -1)
         for weight, bias in zip(self._weights, self._biases, strict=True):
             x = x + silu(torch.baddbmm(bias, x, weight))
         if self.own_outputs:
-            return torch.stack([linear(rows, out).float() for rows, out in zip(x, self._outputs, strict=True)])
-        return self._target.logits(x.flatten(0, 1).float()).view(*x.shape[:2], -1)
+            scores = [out(rows.to(out.dtype)).float() for rows, out in zip(x, self._outputs, strict=True)]
+            return torch.stack(scores)
+        return self._shared(x.flatten(0, 1).float()).view(*x.shape[:2], -1)
 
     def _blocks(self, name: str, *shape: int) -> Tensor:
         return torch.stack([self._tensors.take(f"{head}.{name}", *shape) for head in range(self.count)])

@@ -7,10 +7,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from outrider.engine.models.llama import LlamaModel
+from outrider.engine.models.draft import load_draft
 from outrider.engine.speculation.drafters.drafter import Drafter, DrafterContext, DrafterError, Opening, Traits
 from outrider.engine.speculation.drafters.eager_trees import EagerTrees
 from outrider.engine.speculation.drafters.vocabulary import VocabularyMap
+from outrider.engine.speculation.drafters.weights import quantization_of
 from outrider.engine.speculation.trees.shape import TreeShape
 from outrider.engine.speculation.trees.tree import DraftTree
 from outrider.engine.text import Tokenizer
@@ -18,7 +19,9 @@ from outrider.native.drafts import MOST_CHILDREN, DraftShape, Drawing, NativeDra
 
 
 class ModelDrafter(Drafter):
-    """Drafts with a small language model. Options: the fields of `TreeShape`, ``vocabulary_map`` and ``kv_dtype``.
+    """Drafts with a small language model.
+
+    Options: the fields of `TreeShape`, ``vocabulary_map``, ``kv_dtype`` and ``quantization`` (see `load_draft`).
 
     If the model runs on the compiled decoder, compiled code grows the trees too. Trees with proposals, and trees of a
     draft model with another vocabulary, grow an operator at a time.
@@ -31,11 +34,14 @@ class ModelDrafter(Drafter):
         if context.model is None:
             raise DrafterError("the model drafter needs a model: give the directory of a draft checkpoint")
         options = dict(context.options)
+        quantization = quantization_of(options, "auto")
         table, kv_dtype = options.pop("vocabulary_map", None), str(options.pop("kv_dtype", "auto"))
         self._shape = _shape(options, _proposer_defaults(context.device) if context.target is None else {})
         if table is None:
             _check_vocabulary(context, context.model)
-        self._model = LlamaModel.load(context.model, dtype=context.dtype, device=context.device, kv_dtype=kv_dtype)
+        self._model = load_draft(
+            context.model, quantization, dtype=context.dtype, device=context.device, kv_dtype=kv_dtype
+        )
         self.context_length = min(self._model.config.context_length, context.context_length)
         self._vocabulary = context.vocabulary_size
         draft_vocabulary = self._model.config.vocab_size
@@ -128,7 +134,7 @@ def _shape(options: dict[str, Any], defaults: dict[str, Any]) -> TreeShape:
     try:
         shape = TreeShape(**defaults | options)
     except TypeError:
-        allowed = ", ".join(["kv_dtype", "vocabulary_map", *TreeShape.__dataclass_fields__])
+        allowed = ", ".join(["kv_dtype", "quantization", "vocabulary_map", *TreeShape.__dataclass_fields__])
         raise DrafterError(f"the model drafter's options are {allowed}; not {', '.join(options)}") from None
     for name, value in options.items():
         number = type(getattr(TreeShape(), name))

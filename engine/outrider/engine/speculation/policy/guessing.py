@@ -116,6 +116,11 @@ class Guessing:
     def _new_local(self, drafter: Drafter) -> LocalDrafter:
         return LocalDrafter(drafter, self._policy.sequence_choice(self._cost(_READ_ROWS) / _READ_ROWS))
 
+    @property
+    def lost(self) -> frozenset[str]:
+        """Names of the local drafters that say of themselves that they guess no better than chance."""
+        return frozenset(name for name, drafter in self._assignment.local.items() if drafter.lost)
+
     def open(self, sequence: Sequence) -> Opening:
         """Starts the local drafters for a sequence; returns the opening that remote drafters need."""
         return self._assignment.open(sequence)

@@ -55,6 +55,11 @@ class LocalDrafter:
         """Whether the drafter is not paused and has sequences."""
         return bool(self.sequences) and not self.paused
 
+    @property
+    def lost(self) -> bool:
+        """See `Drafter.lost`."""
+        return self._drafter.lost
+
     def open(self, number: int, opening: Opening) -> None:
         """Starts guessing for a sequence."""
         self.sequences.add(number)

@@ -67,3 +67,13 @@ def test_the_alarm_counts_windows_of_256_and_is_raised_once(
             alarm.count(guess < right)
     assert len(warnings(caplog)) == raised
     assert alarm.raised == raised
+
+
+def test_a_head_that_guesses_right_again_is_no_longer_lost(caplog: pytest.LogCaptureFixture) -> None:
+    alarm = Alarm("a head")
+    seen = []
+    for share in (200, 25, 26):
+        for guess in range(256):
+            alarm.count(guess < share)
+        seen.append(alarm.lost)
+    assert seen == [False, True, False]

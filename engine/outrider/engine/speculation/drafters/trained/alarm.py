@@ -19,12 +19,13 @@ class Alarm:
     Attributes:
         guesses: first guesses of this window.
         right: the right ones among them.
+        lost: whether the last whole window had fewer right ones than `_LEAST`.
         raised: whether there was a warning.
     """
 
     def __init__(self, head: str) -> None:
         self.guesses = self.right = 0
-        self.raised = False
+        self.lost = self.raised = False
         self._head = head
 
     def count(self, right: bool) -> None:
@@ -32,7 +33,8 @@ class Alarm:
         self.guesses, self.right = self.guesses + 1, self.right + right
         if self.guesses < _GUESSES:
             return
-        if self.right < _LEAST * _GUESSES and not self.raised:
+        self.lost = self.right < _LEAST * _GUESSES
+        if self.lost and not self.raised:
             self.raised = True
             _log.warning(
                 "a head guesses no better than chance: it may be of another target, other layers or another template",

@@ -28,6 +28,7 @@ from outrider.engine.speculation.drafters.trained.eagle_trees import EagleTrees
 from outrider.engine.speculation.drafters.trained.head_trees import Growth, HeadTrees
 from outrider.engine.speculation.drafters.trained.key_cache import KeyCache
 from outrider.engine.speculation.drafters.trained.session import Session
+from outrider.engine.speculation.drafters.weights import quantization_of
 from outrider.engine.speculation.heads.decoder import Rows
 from outrider.engine.speculation.heads.eagle import EagleHead
 from outrider.engine.speculation.heads.files import load_head
@@ -35,7 +36,7 @@ from outrider.engine.speculation.trees.tree import DraftTree
 from outrider.kernels.linear import pack
 from torch import Tensor
 
-_OPTIONS = ("model", "layers", "whole", *Growth.__dataclass_fields__)
+_OPTIONS = ("model", "layers", "quantization", "whole", *Growth.__dataclass_fields__)
 _READ_ROWS = 256
 """States of prompts that one call of `draft` reads."""
 
@@ -45,8 +46,8 @@ _log = get_logger("speculation")
 class HeadDrafter(Drafter):
     """Makes a tree for each sequence and step.
 
-    Options: ``model``; ``layers``, the target's states in place of those of config.json; ``whole``, see `Traits`; and
-    the fields of `Growth`.
+    Options: ``model``; ``layers``, the target's states in place of those of config.json; ``quantization``, of weights
+    beside a compiled target (see `quantization_of`); ``whole``, see `Traits`; and the fields of `Growth`.
 
     Attributes:
         alarm: counts how often first guesses are right.
@@ -58,6 +59,9 @@ class HeadDrafter(Drafter):
     def __init__(self, context: DrafterContext) -> None:
         options = dict(context.options)
         layers, whole = options.pop("layers", None), options.pop("whole", True)
+        quantization = quantization_of(options, None if context.target is None else "int4")
+        if context.target is None and quantization is not None:
+            raise DrafterError("the head drafter's quantization needs the target itself: it is for the verifier only")
         if not isinstance(whole, bool) or not (layers is None or _are_layers(layers)):
             raise DrafterError(
                 "the head drafter's option whole must be true or false, and layers a list of whole numbers"
@@ -71,14 +75,14 @@ class HeadDrafter(Drafter):
                 context.model,
                 context.config,
                 embed=None if target is None else _embedding(target),
-                output=None if target is None else target.logits,
+                output=None if target is None else target.guessing_output(quantization),
                 layers=None if layers is None else tuple(layers),
                 dtype=dtype,
                 device=context.device,
             )
         except ModelError as error:
             raise DrafterError(str(error)) from None
-        head.pack(partial(pack, few_rows=True) if target is None else target.beside)
+        head.pack(partial(pack, few_rows=True) if target is None else partial(target.beside, quantization=quantization))
         if not (head.shape.own_embedding and head.shape.own_output):
             context.needed_target(f"{layout.kind} {self.name}")
         self.head, self.context_length = head, context.context_length
@@ -100,6 +104,7 @@ class HeadDrafter(Drafter):
             ids=head.shape.draft_vocabulary,
             own_embedding=head.shape.own_embedding,
             own_output=head.shape.own_output,
+            quantization=quantization or "none",
         )
 
     def open(self, session: int, opening: Opening) -> None:
@@ -148,6 +153,11 @@ class HeadDrafter(Drafter):
 
     def forget(self, tenant: str) -> None:
         """Nothing is kept of sessions that have ended."""
+
+    @property
+    def lost(self) -> bool:
+        """Whether the alarm's last window was below its bound."""
+        return self.alarm.lost
 
     @property
     def reading(self) -> bool:
