@@ -229,6 +229,20 @@ def test_the_client_reads_every_field_of_a_frame(sent: type[msgspec.Struct], rea
     assert sent_fields == read_fields
 
 
+def test_a_thought_stands_beside_the_text() -> None:
+    choices = client_frames.Choices("r", [0], echoed=False)
+    usage = frames.Usage(3, 3, steps=2, reasoning_tokens=2)
+    parts = [
+        choices.take(encode_frame(Frame("r", 0, [1, 2], ["I ", "wonder"], ["", ""], thought=2))),
+        choices.take(encode_frame(Frame("r", 1, [2, 3], ["wonder", "so"], ["", ""], Finish.STOP, usage, thought=1))),
+    ]
+    told = [(part.text, part.choices[0].delta and part.choices[0].delta.reasoning_content) for part in parts if part]
+    assert told == [("", "I wonder"), ("so", None)]
+    assert parts[1] is not None
+    assert parts[1].usage is not None
+    assert parts[1].usage.completion_tokens_details.reasoning_tokens == 2
+
+
 def test_a_frame_of_a_verifier_is_the_same_frame_in_the_client() -> None:
     draft = frames.Draft(0, [1, 2], [b"a", b"\xff"], [-1, 0], ["model", "ngram"], [0])
     likely = frames.Likelihood(-0.5, b"a", [frames.Alternative(1, -0.5, b"a")])

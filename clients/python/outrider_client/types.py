@@ -24,10 +24,11 @@ class PromptDetails(msgspec.Struct, frozen=True):
 
 
 class CompletionDetails(msgspec.Struct, frozen=True):
-    """Accepted and rejected guesses of drafters."""
+    """Accepted and rejected guesses of drafters, and tokens of a thought before the answer."""
 
     accepted_prediction_tokens: int = 0
     rejected_prediction_tokens: int = 0
+    reasoning_tokens: int = 0
 
 
 class Usage(msgspec.Struct, frozen=True):

@@ -84,7 +84,7 @@ def _usage(usage: Any) -> Usage:
         usage.completion_tokens,
         usage.prompt_tokens + usage.completion_tokens,
         PromptDetails(usage.cached_tokens),
-        CompletionDetails(usage.accepted_tokens, usage.rejected_tokens),
+        CompletionDetails(usage.accepted_tokens, usage.rejected_tokens, usage.reasoning_tokens),
     )
 
 

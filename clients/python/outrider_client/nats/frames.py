@@ -13,6 +13,7 @@ from outrider_client.types import (
     Choice,
     Chunk,
     CompletionDetails,
+    Delta,
     Detail,
     PromptDetails,
     Usage,
@@ -46,6 +47,7 @@ class FrameUsage(msgspec.Struct, array_like=True, frozen=True):
     emitted: int = 0
     verified: list[int] = []
     predicted: tuple[int, int] | None = None
+    reasoning_tokens: int = 0
 
 
 class Alternative(msgspec.Struct, array_like=True, frozen=True):
@@ -76,7 +78,11 @@ class Tree(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Frame(msgspec.Struct, array_like=True, frozen=True):
-    """Tokens from ``first_index`` on; the last frame has ``finish`` and ``usage``."""
+    """Tokens from ``first_index`` on; the last frame has ``finish`` and ``usage``.
+
+    The first ``thought`` of the tokens, and of the texts, are of a thought before the answer. ``stop`` is the stop
+    string that ended the answer.
+    """
 
     request: str
     first_index: int
@@ -89,6 +95,8 @@ class Frame(msgspec.Struct, array_like=True, frozen=True):
     likelihoods: list[Likelihood] | None = None
     verifier: str | None = None
     drafts: list[Tree] | None = None
+    thought: int = 0
+    stop: str | None = None
 
 
 read_frame = msgspec.msgpack.Decoder(Frame).decode
@@ -167,7 +175,7 @@ class Choices:
             id=self._request,
             created=accepted.created if accepted else 0,
             model=accepted.model if accepted else "",
-            choices=[Choice(choice, frame.finish, "".join(frame.texts), logprobs=_logprobs(frame))],
+            choices=[_choice(frame, choice)],
             usage=None if frame.usage is None else self._usage(frame.usage, choice),
             outrider=self._detail(frame, choice),
         )
@@ -197,7 +205,7 @@ class Choices:
             generated,
             cost.prompt_tokens + generated,
             PromptDetails(cost.cached_tokens),
-            CompletionDetails(accepted, rejected),
+            CompletionDetails(accepted, rejected, cost.reasoning_tokens),
         )
 
     def _error(self, frame: Frame) -> GatewayError:
@@ -219,7 +227,14 @@ def _from(frame: Frame, index: int) -> Frame:
         guessed_by=frame.guessed_by[skipped:],
         likelihoods=None if frame.likelihoods is None else frame.likelihoods[skipped:],
         drafts=[tree for tree in frame.drafts or [] if tree.first_index >= index],
+        thought=max(frame.thought - skipped, 0),
     )
+
+
+def _choice(frame: Frame, choice: int) -> Choice:
+    thought, text = ("".join(texts) for texts in (frame.texts[: frame.thought], frame.texts[frame.thought :]))
+    delta = Delta(reasoning_content=thought) if thought else None
+    return Choice(choice, frame.finish, text, delta=delta, logprobs=_logprobs(frame))
 
 
 def _logprobs(frame: Frame) -> dict[str, Any] | None:

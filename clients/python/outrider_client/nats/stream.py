@@ -165,10 +165,13 @@ async def whole(stream: AsyncStream, *, chat: bool) -> Answer:
 def _choice(chunks: Sequence[Chunk], chat: bool) -> Choice:
     text, last = "".join(chunk.text for chunk in chunks), chunks[-1].choices[0]
     logprobs = [entry for chunk in chunks for entry in (chunk.choices[0].logprobs or {}).get("content", [])]
+    deltas = [chunk.choices[0].delta for chunk in chunks]
+    thought = "".join(delta.reasoning_content or "" for delta in deltas if delta is not None)
     return msgspec.structs.replace(
         last,
         text=None if chat else text,
-        message=Message(content=text) if chat else None,
+        message=Message(content=text, reasoning_content=thought or None) if chat else None,
+        delta=None,
         logprobs={"content": logprobs} if logprobs else None,
     )
 
@@ -196,5 +199,6 @@ def _usage(parts: Sequence[Usage]) -> Usage:
         CompletionDetails(
             sum(detail.accepted_prediction_tokens for detail in details),
             sum(detail.rejected_prediction_tokens for detail in details),
+            sum(detail.reasoning_tokens for detail in details),
         ),
     )
