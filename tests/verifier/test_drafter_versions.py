@@ -214,6 +214,7 @@ async def test_a_version_that_is_slower_is_announced_as_rolled_back(jetstream: s
     await bus.connect(jetstream, "test", 10)
     bucket, key = Bucket(bus, BUCKET), record_entry(Loader.name, "timed", None)
     await bucket.open()
+    await bucket.put(record_entry(Loader.name, "broken", None), b"{}")  # the other records are followed nevertheless
     engine = make_engine(VOCABULARY, judged=True, timer=clock)
     engine.runner.before = lambda: clock.spend(STEP_S)
     thread = EngineThread(engine, inbox, lambda outcome: None, lambda error: None)

@@ -62,7 +62,11 @@ class DrafterVersions:
         for key in keys:
             entry = await self._bucket.get(key)
             if entry is not None and (key not in self._done or self._done[key][1] != entry.revision):
-                record = _decode(entry.value)
+                try:
+                    record = _decode(entry.value)
+                except msgspec.DecodeError as error:
+                    _log.warning("a record of a drafter's versions cannot be read", key=key, why=str(error))
+                    continue
                 as_set = record.version is None and key not in self._done
                 self._done[key] = record, entry.revision, LOADED if as_set else await self._apply(record)
         for key in self._done.keys() - keys:
