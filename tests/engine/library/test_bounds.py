@@ -42,6 +42,7 @@ VALUES: dict[str, list[Any]] = {
     "echo": [True, False, 0, 1, None],
     "drafters": [[], ["a"] * 16, ["a"] * 17, [1], None],
     "max_nodes": [0, 1, 63, 64, None, *INTEGERS],
+    "private": [True, False, 0, None],
     "return_drafts": [True, False, 0, None],
 }
 GRAMMARS = {"json_schema", "regex", "choice", "grammar"}

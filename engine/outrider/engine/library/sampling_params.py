@@ -32,6 +32,7 @@ _BOUNDS: dict[str, Numbers | Integers | Flag] = {
     "thinking_budget": Integers(0, TOKEN_IDS.most, "any number of tokens"),
     "speculation": Flag(),
     "max_nodes": Integers(1, MOST_NODES, "as many as the engine's settings allow"),
+    "private": Flag(),
     "return_drafts": Flag(),
 }
 _GRAMMARS = ("json_schema", "regex", "choice", "grammar")
@@ -70,6 +71,7 @@ class SamplingParams:
         speculation: whether drafters may guess.
         drafters: names of the drafters that may guess; () for all.
         max_nodes: most guesses of this answer in a step.
+        private: whether nothing is learnt from the answer for later ones, and nothing guessed from earlier ones.
         return_drafts: whether results hold the tree of guesses of each step.
         prediction: text, or its token ids, that the answer is expected to be, in whole or in part: it is guessed, and
             changes no token. None expects nothing.
@@ -103,6 +105,7 @@ class SamplingParams:
     speculation: bool = True
     drafters: Sequence[str] = ()
     max_nodes: int | None = None
+    private: bool = False
     return_drafts: bool = False
     prediction: str | Sequence[int] | None = None
 
@@ -133,7 +136,8 @@ class SamplingParams:
 
     def for_drafters(self) -> Speculation:
         """The engine's parameters of speculation; outputs always hold the guesses, of which results count."""
-        return Speculation(tuple(self.drafters), self.max_nodes, not self.speculation, return_drafts=True)
+        off = not self.speculation
+        return Speculation(tuple(self.drafters), self.max_nodes, off, return_drafts=True, private=self.private)
 
     def _check_ends(self) -> None:
         if self.max_tokens == 0 and not self.echo:
