@@ -131,7 +131,7 @@ def test_known_parameters_are_taken_at_values_that_ask_for_nothing() -> None:
         ("top_p", 0, "top_p must be a number above 0 and at most 1, not 0"),
         ("seed", 2**70, f"seed must be an integer of 64 bits, not {2**70}"),
         ("stream", "yes", 'stream must be true or false, not "yes"'),
-        ("speculation", "on", 'speculation must be "off", or an object with "drafters" (names) and'),
+        ("speculation", "on", 'speculation must be "off", or an object with "drafters" (names),'),
         ("n", 0, "n must be an integer from 1 to 128, not 0"),
         ("n", True, "n must be an integer from 1 to 128, not true"),
         ("best_of", 2, "best_of is not supported: leave it out, or set it to 1"),
