@@ -87,6 +87,9 @@ export type CompletionParameters = Maybe<
   }
 >;
 
+/** How much a model thinks, if its template reads that. */
+export type Effort = "none" | "minimal" | "low" | "medium" | "high" | "xhigh";
+
 /** Parameters of `POST /v1/chat/completions`. */
 export type ChatParameters = Maybe<
   Generating & {
@@ -96,7 +99,7 @@ export type ChatParameters = Maybe<
     tool_choice: "auto" | "none" | "required" | { type: "function"; function: { name: string } };
     parallel_tool_calls: boolean;
     chat_template_kwargs: Record<string, unknown>;
-    reasoning_effort: "none" | "minimal" | "low" | "medium" | "high" | "xhigh";
+    reasoning_effort: Effort;
     enable_thinking: boolean;
     thinking: { type: "enabled" | "disabled"; budget_tokens?: number };
     thinking_token_budget: number;

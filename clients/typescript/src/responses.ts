@@ -3,7 +3,7 @@
 import type { Detail } from "./answers.js";
 import { errorOfEvent, type GatewayError, NotFoundError, isRetryable } from "./errors.js";
 import { type GatewayRequest, decoded } from "./http.js";
-import type { Common } from "./parameters.js";
+import type { Common, Effort } from "./parameters.js";
 import { Parser } from "./sse.js";
 import type { Source } from "./source.js";
 
@@ -31,12 +31,13 @@ export type ResponseParameters = Maybe<
     tools: FunctionTool[];
     tool_choice: "auto" | "none" | "required" | { type: "function"; name: string };
     parallel_tool_calls: boolean;
-    include: "message.output_text.logprobs"[];
+    include: ("message.output_text.logprobs" | "reasoning.encrypted_content")[];
     top_logprobs: number;
     metadata: Record<string, string>;
     store: boolean;
     background: boolean;
     chat_template_kwargs: Record<string, unknown>;
+    reasoning: { effort?: Effort };
   }
 >;
 
