@@ -18,6 +18,8 @@ WITH_KEY = {
     ("POST", "/v1/chat/completions"),
     ("POST", "/v1/responses"),
     ("POST", "/v1/responses/input_tokens"),
+    ("POST", "/v1/messages"),
+    ("POST", "/v1/messages/count_tokens"),
     ("GET", "/v1/responses/{id}"),
     ("DELETE", "/v1/responses/{id}"),
     ("POST", "/v1/responses/{id}/cancel"),
@@ -73,7 +75,8 @@ def test_a_path_that_needs_a_key_refuses_who_has_none(
 ) -> None:
     for key in ("", "sk-false", new_key("acme", 0)[1]):
         refused = asked(http, method, path, key)
-        assert (refused.status_code, refused.json()["error"]["code"]) == (401, "invalid_api_key")
+        why = ("type", "authentication_error") if path.startswith("/v1/messages") else ("code", "invalid_api_key")
+        assert (refused.status_code, refused.json()["error"][why[0]]) == (401, why[1])
     for key in keys.values():
         assert asked(http, method, path, key).status_code not in REFUSED
 
