@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import fields
 from math import isfinite
 from typing import Any, ClassVar
@@ -30,7 +31,9 @@ class NotingEngine(Engine):
     def submit(self, request: Request) -> QueuePlace:
         """Takes a request."""
         shown = {field.name: _shown(getattr(request, field.name)) for field in fields(request)}
-        print(MARK, {name: value for name, value in shown.items() if name not in _EACH_DIFFERS}, flush=True)
+        noted = {name: value for name, value in shown.items() if name not in _EACH_DIFFERS}
+        # One write with a line's end before it: another thread's log line may be half written.
+        os.write(1, f"\n{MARK}{noted}\n".encode())
         return super().submit(request)
 
 
