@@ -159,7 +159,9 @@ def test_without_a_compiler_the_wheel_is_one_of_python_alone(tmp_path: Path) -> 
 
 
 def test_the_wheel_ships_the_playground(contents):
-    assert contents["outrider/gateway/api/playground/page.html"]
+    room = "outrider/gateway/api/playground"
+    for name in ("page.html", "page.css", "chat.js", "vendor/marked.js", "vendor/purify.js"):
+        assert contents[f"{room}/{name}"]
 
 
 def test_the_wheel_leaves_the_namespace_open(contents):

@@ -1,4 +1,4 @@
-"""The playground: one page, which loads no other files."""
+"""The playground: a chat on one page, which loads no other files."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-_PAGE = Path(__file__).with_name("page.html")
+_ROOM = Path(__file__).parent
+_SCRIPTS = ("vendor/marked", "vendor/purify", "requests", "tree", "answer", "exchange", "inspector", "chat")
+"""In their order. Libraries in ``vendor`` are unchanged releases of marked and DOMPurify, from npm."""
 
 
 class Playground:
-    """``GET /``: a page that calls `/v1/completions` as any client does, with a key that the user enters."""
+    """``GET /``: a page that calls the HTTP API as any client does, with a key that the user enters."""
 
     def __init__(self) -> None:
-        page = _PAGE.read_bytes()
+        page = _page()
         self._page, self._headers = page, _headers(page)
         self.routes = [Route("/", self._get, methods=["GET"])]
 
@@ -26,6 +28,14 @@ class Playground:
         if _names_etag(request.headers.get("if-none-match", ""), self._headers["etag"]):
             return Response(status_code=304, headers=self._headers)
         return Response(self._page, 200, self._headers, "text/html; charset=utf-8")
+
+
+def _page() -> bytes:
+    """The page with its styles and scripts inside."""
+    style, html = ((_ROOM / f"page.{kind}").read_bytes() for kind in ("css", "html"))
+    script = b"\n".join((_ROOM / f"{name}.js").read_bytes() for name in _SCRIPTS)
+    html = html.replace(b"<style></style>", b"<style>%b</style>" % style)
+    return html.replace(b"<script></script>", b"<script>%b</script>" % script)
 
 
 def _headers(page: bytes) -> dict[str, str]:

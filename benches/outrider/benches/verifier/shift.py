@@ -1,7 +1,8 @@
-"""Learning from answers, and new versions of a drafter, while the traffic changes: `python -m outrider.loadtest shift`.
+"""Learning from answers, and new versions of a drafter, while the traffic changes.
 
-Rounds of chats about code, then of chats whose answers are reports in one form. Each mode has its own engine in this
-process, and all chats of a round at once; modes take turns in random order:
+`python -m outrider.benches.verifier.shift` answers rounds of chats about code, then of chats whose answers are
+reports in one form. Each mode has its own engine in this process, and all chats of a round at once; modes take turns in
+random order:
 
 - ``off``: plain decoding.
 - ``static``: `ngram` and `suffix`, which forgets an answer when it ends; ``control`` is the same again.
@@ -15,21 +16,20 @@ An answer that differs from that of ``off`` is an error.
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from itertools import cycle
+from dataclasses import asdict, dataclass
+from itertools import cycle, islice
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-import msgspec
 from outrider.engine import LLM, SamplingParams
-from outrider.loadtest import thresholds
-from outrider.loadtest.thresholds import Threshold
-from outrider.measure.chats.supply import ChatSupply
+from outrider.training.drafters import prompts
 
 _REPORT = (
     "You write reports with the lines Subject, Category, Audience, Summary, Reasons for, Reasons against, First steps, "
@@ -47,7 +47,8 @@ _MODES: dict[str, dict[str, Any]] = {
 _FIRST, _LAST = "code", "reports"
 
 
-class Part(msgspec.Struct):
+@dataclass
+class Part:
     """What one mode answered in one round: tokens, steps in which they came, seconds, differing answers."""
 
     mode: str
@@ -83,13 +84,14 @@ class Swaps(Thread):
 def main() -> int:
     """Runs all rounds; returns 1 if an answer differed."""
     options = _options()
-    supply, draw = ChatSupply(options.seed, max_tokens=options.max_tokens), random.Random(options.seed)
+    draw = random.Random(options.seed)
     parts, swaps, plain = list[Part](), 0, dict[int, list[list[int]]]()
     kinds = [_FIRST] * options.rounds + [_LAST] * options.rounds
+    supply = {kind: _chats(kind, options.seed) for kind in (_FIRST, _LAST)}
     with ExitStack() as stack:
         llms = {mode: stack.enter_context(_llm(options, mode)) for mode in options.modes}
         for number, kind in enumerate(kinds):
-            chats = list(_chats(supply, kind, options.streams))
+            chats = list(islice(supply[kind], options.streams))
             others = draw.sample(options.modes[1:], len(options.modes) - 1)
             for mode in [_OFF, *others]:
                 with _swapping(llms[mode], options, mode) as swapping:
@@ -105,7 +107,7 @@ def main() -> int:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m outrider.loadtest shift", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m outrider.benches.verifier.shift", description=__doc__)
     parser.add_argument("--model", default="pocket")
     parser.add_argument("--modes", nargs="+", choices=list(_MODES), default=list(_MODES))
     parser.add_argument("--head", type=Path, nargs="+", default=[], help="heads that `swapped` changes in turns")
@@ -135,10 +137,12 @@ def _llm(options: argparse.Namespace, mode: str) -> LLM:
     return LLM(options.model, **settings, options=drafter_options)
 
 
-def _chats(supply: ChatSupply, kind: str, count: int) -> Iterator[list[dict[str, str]]]:
-    for chat in supply.take("code" if kind == _FIRST else "chat", count):
-        said = [{"role": "user", "content": chat.text}]
-        yield said if kind == _FIRST else [{"role": "system", "content": _REPORT}, *said]
+def _chats(kind: str, seed: int) -> Iterator[list[dict[str, str]]]:
+    wanted = "code" if kind == _FIRST else "chat"
+    for prompt in prompts.load(None, seed, sys.maxsize):
+        if prompt.kind == wanted and not isinstance(prompt.said, str):
+            system = [{"role": "system", "content": _REPORT}] if kind == _LAST else []
+            yield [*system, *prompt.said]
 
 
 @contextmanager
@@ -171,16 +175,15 @@ def _conclude(options: argparse.Namespace, parts: list[Part], swaps: int) -> int
     different = sum(part.different for part in parts)
     print(f"{different} of {options.streams * len(parts)} answers differ; {swaps} swaps")
     last = max(part.round for part in parts)
-    ratios = [
-        Threshold(
-            f"{mode}, tokens/s over {_STILL}, last round",
-            _speed(parts, mode, last) / _speed(parts, _STILL, last),
-            least,
-        )
-        for mode, least in (("control", 0.0), (_LEARNING, 1.15), (_SWAPPED, 0.98))
-        if {mode, _STILL} <= set(options.modes)
-    ]
-    thresholds.publish(options.out, ratios, options=vars(options), parts=parts, swaps=swaps, different=different)
+    ratios = {
+        mode: round(_speed(parts, mode, last) / _speed(parts, _STILL, last), 3)
+        for mode in options.modes
+        if _STILL in options.modes
+    }
+    print(f"tokens/s in the last round, over {_STILL}: {ratios}")
+    if options.out:
+        told = {"parts": list(map(asdict, parts)), "ratios": ratios, "swaps": swaps, "different": different}
+        options.out.write_text(json.dumps(told, indent=2) + "\n")
     return int(different > 0)
 
 
