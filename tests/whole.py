@@ -44,6 +44,7 @@ WHOLE: tuple[str, ...] = (
     "gateway/admission/test_shared_limits.py::test_no_limit_is_exceeded_whatever_becomes_of_gateways_broker_and_clients[1]",
     "gateway/api/own/test_prompts.py",
     "gateway/api/playground/test_playground_browser.py",
+    "gateway/api/test_behind_nginx.py",
     "gateway/api/test_hostile_input.py",
     "gateway/ledger/test_full_disk.py",
     "gateway/ledger/test_known_streams.py",

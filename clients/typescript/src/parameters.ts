@@ -74,7 +74,7 @@ export interface Generating extends Common {
   max_completion_tokens: number;
   n: number;
   response_format: ResponseFormat;
-  stream_options: { include_usage: boolean };
+  stream_options: { include_usage?: boolean; include_obfuscation?: boolean };
 }
 
 /** Parameters of `POST /v1/completions`. */

@@ -123,6 +123,19 @@ class GatewaySettings(MeasuringSettings, kw_only=True, frozen=True):
     body_idle_s: Annotated[
         float, Meta(gt=0, le=60, description="seconds that a request's body may pause; it may take 60 in all")
     ] = 20.0
+    keepalive_s: Annotated[
+        Seconds,
+        Meta(description="seconds of silence after which an HTTP stream tells that it lives, for proxies; 0: never"),
+    ] = 10.0
+    obfuscation_bytes: Annotated[
+        int, Meta(ge=256, le=1 << 16, description="bytes of each cell of an obfuscated stream")
+    ] = 1024
+    obfuscation_tick_s: Annotated[
+        float, Meta(gt=0, le=10, description="seconds from one cell of an obfuscated stream to the next")
+    ] = 0.05
+    obfuscation_cells: Annotated[
+        int, Meta(ge=1, le=1 << 16, description="the number of cells of an obfuscated stream is a multiple of this")
+    ] = 64
     max_connections: Annotated[
         int,
         Meta(ge=1, description="most open HTTP connections; fewer where the process may not open as many files"),

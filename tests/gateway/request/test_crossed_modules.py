@@ -23,6 +23,7 @@ MOST = 40
 UNUSED = {
     "admission.deadlines",
     "admission.limit_store",
+    "api.http.cells",
     "api.openai.thoughts",
     "api.schema.logprobs",
     "api.schema.structure",

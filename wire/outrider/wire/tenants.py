@@ -52,6 +52,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     parse_special_tokens: Flag | None = None
     grammar_tokens: Flag | None = None
     learning: Flag | None = None
+    obfuscation: Flag | None = None
     residency: Annotated[tuple[str, ...], Meta(description="an array of tags of services")] | None = None
 
     def __post_init__(self) -> None:

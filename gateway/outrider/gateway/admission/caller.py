@@ -56,7 +56,8 @@ class Caller(msgspec.Struct, frozen=True):
 
     ``parse_special`` is the default for requests: whether the name of a special token in a text becomes that token.
     ``grammar_tokens`` says whether its grammars may name special tokens; None is the gateway's setting. Without
-    ``learning``, requests are not guessed from earlier answers, and answers are not kept for that.
+    ``learning``, requests are not guessed from earlier answers, and answers are not kept for that. With
+    ``obfuscation``, sizes and times of all streams' events tell nothing.
     ``credential`` is None without access control. ``scopes`` are as in `Key`.
     """
 
@@ -69,6 +70,7 @@ class Caller(msgspec.Struct, frozen=True):
     scopes: tuple[str, ...] = ()
     grammar_tokens: bool | None = None
     learning: bool = True
+    obfuscation: bool = False
 
     @property
     def actor(self) -> str:
@@ -128,6 +130,7 @@ def make_caller(tenant: Tenant, own: OwnedLimits, credential: Credential, scopes
         scopes,
         tenant.limits.grammar_tokens if own.limits.grammar_tokens is None else own.limits.grammar_tokens,
         tenant.limits.learning is not False and own.limits.learning is not False,
+        bool(tenant.limits.obfuscation or own.limits.obfuscation),
     )
 
 

@@ -78,7 +78,7 @@ def make_app(mesh: Mesh, flights: Flights, settings: GatewaySettings, access: Ac
         *ModelRoutes(generations.models).routes,
         *ResponseRoutes(generations, flights, settings, seal).routes,
         *MessagesRoutes(generations, flights, settings, seal).routes,
-        *StreamRoutes(flights).routes,
+        *StreamRoutes(flights, settings).routes,
         *TokenizeRoutes(generations, settings).routes,
         *PromptRoutes(mesh.bus, mesh.registry, generations, settings).routes,
     ]

@@ -142,9 +142,9 @@ async def read_events(
     async with aclosing(_post(_access(url, key), path, msgspec.json.encode(body))) as pieces:
         async for data in pieces:
             *events, waiting = (waiting + data).split(b"\n\n")
-            for event in events:
-                if event.startswith(b"data: {"):
-                    yield event[6:].partition(b"\n")[0]
+            for line in b"\n".join(events).split(b"\n"):
+                if line.startswith(b"data: {"):
+                    yield line[6:]
 
 
 def _access(url: str | Access, key: str = "") -> Access:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ import openai
 import pytest
 from httpx_sse import EventSource
 from outrider.engine.text import Tokenizer
-from outrider.gateway.api.anthropic.stream import pausing
 from outrider.mesh.registry import Registry
 from outrider.wire.frames import Finish
 from outrider.wire.tenants import Limits
@@ -294,20 +292,3 @@ async def test_a_client_that_leaves_ends_the_generation(one: Gateway, streaming_
         await stream.close()
     assert delta is not None
     assert await finish(streaming_registry, request) is Finish.CANCELLED
-
-
-async def test_a_pause_is_told_and_nothing_is_lost() -> None:
-    go_on = asyncio.Event()
-
-    async def numbers() -> AsyncGenerator[int, None]:
-        yield 1
-        await go_on.wait()
-        yield 2
-
-    told = []
-    async for each in pausing(numbers(), 0.01):
-        told.append(each)
-        if told.count(None) == 3:
-            go_on.set()
-    assert [each for each in told if each is not None] == [1, 2]
-    assert told[1:4] == [None, None, None]

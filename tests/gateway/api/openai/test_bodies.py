@@ -197,7 +197,7 @@ def test_a_bad_value_inside_another_is_refused_by_its_place(parameter: str, valu
         (["hello"], "messages[0]"),
         ([*HELLO, {"content": "hello"}], "messages[1].role"),
         ([{"role": "user", "content": 5}], "messages[0].content"),
-        ([{"role": "user", "content": [{"type": "image_url"}]}], "messages[0].content[0]"),
+        ([{"role": "user", "content": [{"type": "image_url"}]}], "messages[0].content[0].type"),
     ],
 )
 def test_a_bad_message_is_refused_by_its_place(messages: Any, place: str) -> None:

@@ -65,7 +65,6 @@ def test_an_unknown_parameter_is_named_and_one_that_is_null_is_absent(kind: str)
         ("response", {"max_tool_calls": 3}),
         ("response", {"context_management": [{"type": "compaction"}]}),
         ("response", {"client_metadata": {"a": "b"}}),
-        ("response", {"stream_options": {"include_obfuscation": True}}),
     ],
 )
 def test_a_parameter_without_effect_is_named(kind: str, more: dict[str, Any]) -> None:
@@ -91,8 +90,6 @@ def test_a_part_of_a_parameter_that_has_no_effect_is_named_by_its_place() -> Non
         assert _read(kind, response_format=formatted)[1] == ["response_format.json_schema.description"]
     assert _read("response", text={"verbosity": "low"})[1] == ["text.verbosity"]
     assert _read("response", reasoning={"effort": "low", "summary": "auto"})[1] == ["reasoning.summary"]
-    asked = {"stream": True, "stream_options": {"include_obfuscation": True}}
-    assert _read("chat", **asked)[1] == ["stream_options.include_obfuscation"]
 
 
 @pytest.mark.parametrize(

@@ -178,7 +178,7 @@ def _id(request: Request) -> str:
 
 
 def _queried(request: Request) -> str | None:
-    tenant = read_query(request.query_params, TenantQuery, {}).tenant
+    tenant = read_query(request.query_params, TenantQuery).tenant
     _call(request).tenant = tenant or ""
     return tenant
 

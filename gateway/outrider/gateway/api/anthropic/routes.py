@@ -9,8 +9,9 @@ from outrider.gateway.admission.reservation import Admission
 from outrider.gateway.api.anthropic.blocks import Thoughts, blocks, end, usage
 from outrider.gateway.api.anthropic.body import Chat, MessagesBody, read_messages
 from outrider.gateway.api.anthropic.json_types import Message, TokenCount
-from outrider.gateway.api.anthropic.stream import MessageStream, message_id
-from outrider.gateway.api.http.messages import EventStream, json_response, read_body, until_disconnected
+from outrider.gateway.api.anthropic.stream import PING, MessageStream, failure, message_id
+from outrider.gateway.api.http.messages import json_response, read_body, until_disconnected
+from outrider.gateway.api.http.sse import EventStream
 from outrider.gateway.api.openai.answers import AnswerWriter, Shape, encode_shape
 from outrider.gateway.api.openai.json_types import MessageChoice
 from outrider.gateway.api.openai.routes import collect
@@ -43,8 +44,15 @@ class MessagesRoutes:
         starting = self._begin(request, chat, shape)
         if not body.stream:
             return json_response(await until_disconnected(request.receive, self._whole(starting, shape, thoughts)))
-        flight = await until_disconnected(request.receive, starting)
-        return EventStream(MessageStream(flight, shape, thoughts).run(), lambda: self._flights.leave(flight))
+        return EventStream(
+            starting,
+            lambda flight: MessageStream(flight, shape, thoughts).run(),
+            self._flights.leave,
+            failure,
+            self._settings,
+            alive=PING,
+            obfuscated=request.state.admission.caller.obfuscation,
+        )
 
     async def _count(self, request: Request) -> Response:
         """The number of tokens of the prompt that a message would have."""

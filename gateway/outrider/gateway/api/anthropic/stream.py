@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
-from typing import TypeVar
 
 from outrider.gateway.api.anthropic.blocks import BlockEvents, Thoughts, end, usage
 from outrider.gateway.api.anthropic.json_types import (
@@ -27,9 +25,7 @@ from outrider.mesh.errors import Internal, OutriderError
 from outrider.mesh.telemetry import get_logger
 from outrider.wire.frames import Finish, Frame
 
-PING_S = 10.0
-"""Seconds without an event after which clients are told that the stream lives."""
-T = TypeVar("T")
+PING = typed_event(Ping())
 
 _log = get_logger("anthropic")
 
@@ -37,25 +33,24 @@ _log = get_logger("anthropic")
 class MessageStream:
     """Writes the events of a flight whose chat has the form ``shape``."""
 
-    def __init__(self, flight: Flight, shape: Shape, thoughts: Thoughts, ping_s: float = PING_S) -> None:
-        self._flight, self._ping_s = flight, ping_s
+    def __init__(self, flight: Flight, shape: Shape, thoughts: Thoughts) -> None:
+        self._flight = flight
         self._writer = AnswerWriter(shape, flight.key, flight.record)
         self._blocks = BlockEvents(thoughts)
 
     async def run(self) -> AsyncGenerator[bytes, None]:
         """The events as bytes; events that are ready together come together. A failure is an event, too."""
         try:
-            yield typed_event(self._start()) + typed_event(Ping())
-            async with aclosing(self._flight.frames()) as batches, aclosing(pausing(batches, self._ping_s)) as news:
-                async for batch in news:
-                    events = [Ping()] if batch is None else [each for frame in batch[1] for each in self._events(frame)]
-                    if events:
-                        yield b"".join(map(typed_event, events))
+            yield typed_event(self._start()) + PING
+            async with aclosing(self._flight.frames()) as batches:
+                async for _, frames in batches:
+                    if events := [typed_event(each) for frame in frames for each in self._events(frame)]:
+                        yield b"".join(events)
         except OutriderError as error:
-            yield typed_event(StreamFailure(messages_error(error)))
+            yield failure(error)
         except Exception:
             _log.exception("a stream failed", request=self._flight.key.request)
-            yield typed_event(StreamFailure(messages_error(Internal())))
+            yield failure(Internal())
 
     def _start(self) -> MessageStart:
         record = self._flight.record
@@ -84,25 +79,6 @@ def message_id(request: str) -> str:
     return f"msg_{request}"
 
 
-async def pausing(batches: AsyncGenerator[T, None], pause_s: float) -> AsyncGenerator[T | None, None]:
-    """``batches``, and None after each pause of ``pause_s`` seconds."""
-    waiting: asyncio.Task[T | None] | None = None
-    try:
-        while True:
-            waiting = waiting or asyncio.create_task(_next(batches))
-            await asyncio.wait({waiting}, timeout=pause_s)
-            if not waiting.done():
-                yield None
-                continue
-            batch, waiting = waiting.result(), None
-            if batch is None:
-                return
-            yield batch
-    finally:
-        if waiting is not None:
-            waiting.cancel()
-            await asyncio.wait({waiting})
-
-
-async def _next(batches: AsyncGenerator[T, None]) -> T | None:
-    return await anext(batches, None)
+def failure(error: OutriderError) -> bytes:
+    """The event of ``error``, the last one of a stream."""
+    return typed_event(StreamFailure(messages_error(error)))

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 from outrider.gateway.api.schema.ignored import note_part
 from outrider.gateway.api.schema.parameters import convert
-from outrider.gateway.api.schema.prompts import MOST_PARTS, require_few_messages
+from outrider.gateway.api.schema.prompts import MOST_PARTS, require_few_messages, require_text
 from outrider.gateway.api.schema.thoughts import Seal
 from outrider.mesh.errors import InvalidRequest
 
@@ -130,6 +130,9 @@ class Conversation:
         role = raw.get("role")
         if not isinstance(role, str) or role not in _CONTENTS:
             raise InvalidRequest(f"{name}.role must be user, assistant or system", param=f"{name}.role")
+        require_text(raw.get("content"), f"{name}.content")
+        for place, block in enumerate(raw["content"] if isinstance(raw.get("content"), list) else ()):
+            require_text(block.get("content") if isinstance(block, dict) else None, f"{name}.content[{place}].content")
         content = convert(f"{name}.content", raw.get("content"), _CONTENTS[role])
         blocks = [Text(content)] if isinstance(content, str) else content
         if role == "assistant":

@@ -1,10 +1,10 @@
-"""HTTP messages: JSON bodies of bounded size, streams of events, and clients that disconnect."""
+"""HTTP messages: JSON bodies of bounded size, and clients that disconnect."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
-from contextlib import aclosing, nullcontext
+from collections.abc import Coroutine, Mapping
+from contextlib import nullcontext
 from itertools import accumulate
 from typing import Any, TypeVar
 
@@ -15,7 +15,7 @@ from outrider.gateway.errors import TimedOut, TooLarge, WrongContentType, WrongE
 from outrider.mesh.errors import InvalidRequest
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Receive
 
 DEPTH = 100
 """Most levels of arrays and objects. Later parsers, such as serde's, accept between 128 and a thousand levels."""
@@ -223,28 +223,3 @@ async def _disconnected(receive: Receive, worker: asyncio.Task[Any]) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
     worker.cancel()
-
-
-class EventStream(Response):
-    """Server-sent events; ``end`` is called after the last event, or when the client has left."""
-
-    media_type = "text/event-stream"
-
-    def __init__(self, events: AsyncGenerator[bytes, None], end: Callable[[], Awaitable[None]]) -> None:
-        super().__init__(headers={"cache-control": "no-cache", "x-accel-buffering": "no"})
-        del self.headers["content-length"]
-        self._events, self._end = events, end
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Sends the events as they come."""
-        try:
-            await until_disconnected(receive, self._send(send))
-        finally:
-            await self._end()
-
-    async def _send(self, send: Send) -> None:
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        async with aclosing(self._events) as events:
-            async for data in events:
-                await send({"type": "http.response.body", "body": data, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})

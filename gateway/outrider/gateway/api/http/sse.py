@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from enum import IntEnum
+from math import inf
+from typing import Generic, TypeVar
 
 import msgspec
-from outrider.mesh.errors import InvalidRequest
+from outrider.gateway.api.http.cells import evenly
+from outrider.gateway.api.http.messages import until_disconnected
+from outrider.gateway.settings import GatewaySettings
+from outrider.mesh.errors import Internal, InvalidRequest, OutriderError
+from outrider.mesh.telemetry import get_logger
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 _PLACE = r"-?\d{1,10}e?"
 _TEXT = re.compile(
@@ -116,3 +126,128 @@ def _data(value: msgspec.Struct | str) -> bytes:
         if raw in data:
             data = data.replace(raw, escaped)
     return data
+
+
+COMMENT = b":\n"
+"""A sign of life: a comment line, as the HTML standard suggests (9.2.7).
+
+No blank line follows: behind an ``id`` that would be an event without data for the parsers of httpx-sse and OpenAI's
+client, which keep the id.
+"""
+F = TypeVar("F")
+_log = get_logger("http")
+
+
+class EventStream(Response, Generic[F]):
+    """The ``events`` of what ``starting`` starts; ``end`` ends it after the last event, or when the client has left.
+
+    An error of ``starting`` is raised, and so gets a status of its own, unless ``keepalive_s`` seconds have passed
+    before: the answer then begins with a comment, and the error becomes the bytes that ``failed`` makes of it. After
+    every further silence the client gets ``alive``, before the first event a comment. ``before`` is called before the
+    headers are sent. With ``obfuscated``, sizes and times are those of `evenly`.
+    """
+
+    media_type = "text/event-stream"
+
+    def __init__(
+        self,
+        starting: Awaitable[F],
+        events: Callable[[F], AsyncGenerator[bytes, None]],
+        end: Callable[[F], Awaitable[None]],
+        failed: Callable[[OutriderError], bytes],
+        settings: GatewaySettings,
+        *,
+        alive: bytes = COMMENT,
+        before: Callable[[], None] | None = None,
+        obfuscated: bool = False,
+    ) -> None:
+        super().__init__(headers={"cache-control": "no-cache", "x-accel-buffering": "no"})
+        del self.headers["content-length"]
+        self._starting, self._events, self._end, self._failed = starting, events, end, failed
+        self._settings, self._alive, self._before, self._obfuscated = settings, alive, before, obfuscated
+        self._begun = self._told = False
+        self._sent = inf
+        """When the last event was sent; infinite while one is being sent."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._life: asyncio.Task[None] | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Sends the events as they come."""
+        self._send, self._time = send, asyncio.get_running_loop().time
+        started: list[F] = []
+        try:
+            await until_disconnected(receive, self._run(started))
+        finally:
+            self._stop()
+            for each in started:
+                await self._end(each)
+
+    async def _run(self, started: list[F]) -> None:
+        self._sent = self._time()
+        self._watch()
+        try:
+            started.append(await self._starting)
+        except Exception as error:
+            await self._fail(error)
+        else:
+            await self._send_events(self._events(started[0]))
+        self._stop()
+        await self._send({"type": "http.response.body", "body": b""})
+
+    async def _send_events(self, events: AsyncGenerator[bytes, None]) -> None:
+        send, now = self._send, self._time
+        async with aclosing(evenly(events, self._settings) if self._obfuscated else events) as news:
+            await self._take_turn()
+            await self._begin()
+            self._sent = now()
+            async for data in news:
+                if self._life is not None:
+                    await self._take_turn()
+                self._sent, self._told = inf, True
+                await send({"type": "http.response.body", "body": data, "more_body": True})
+                self._sent = now()
+
+    async def _fail(self, error: Exception) -> None:
+        """Raises ``error`` if the answer has not begun, and else tells it."""
+        await self._take_turn()
+        if not self._begun:
+            raise error
+        if not isinstance(error, OutriderError):
+            _log.error("a stream failed to start", exc_info=error)
+            error = Internal()
+        await self._send({"type": "http.response.body", "body": self._failed(error), "more_body": True})
+
+    async def _begin(self) -> None:
+        if not self._begun:
+            self._begun = True
+            if self._before is not None:
+                self._before()
+            await self._send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+
+    async def _take_turn(self) -> None:
+        """Lets a sign of life be sent to its end, and no further one begin."""
+        self._sent = inf
+        if self._life is not None:
+            await self._life
+
+    def _watch(self) -> None:
+        """Starts the one timer anew, which serves all silences: a timer for each event would cost as much as it."""
+        if not (silence_s := self._settings.keepalive_s):
+            return
+        left = self._sent + silence_s - self._time()
+        if left > 0:
+            self._timer = asyncio.get_running_loop().call_later(min(left, silence_s), self._watch)
+        else:
+            self._life = asyncio.create_task(self._show_life())
+
+    async def _show_life(self) -> None:
+        await self._begin()
+        body = self._alive if self._told else COMMENT
+        await self._send({"type": "http.response.body", "body": body, "more_body": True})
+        self._sent, self._life = self._time() if self._sent < inf else inf, None
+        self._watch()
+
+    def _stop(self) -> None:
+        for each in (self._timer, self._life):
+            if each is not None:
+                each.cancel()

@@ -43,6 +43,7 @@ class Shape(msgspec.Struct, frozen=True, tag="chunks"):
     With ``include_usage``, the stream ends with its usage; with ``continuous_usage``, each chunk holds the usage so
     far. ``ignored`` names the parameters without effect. An answer with one choice
     ``shows_metrics`` of its guesses. ``thoughts`` in front of a chat's answers are shown or hidden; else they are text.
+    ``obfuscated`` chunks tell observers nothing by their sizes and times.
     """
 
     kind: Literal["completion", "chat"]
@@ -55,6 +56,7 @@ class Shape(msgspec.Struct, frozen=True, tag="chunks"):
     shows_metrics: bool = False
     types: tuple[ParameterTypes, ...] = ()
     thoughts: Literal["", "shown", "hidden"] = ""
+    obfuscated: bool = False
 
     def form(self, request_id: str, served: ServedModel) -> Form:
         """The form of the chunks of request ``request_id``, which the model ``served`` answers."""

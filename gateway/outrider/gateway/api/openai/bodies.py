@@ -55,6 +55,10 @@ class Body(GenerationBody, frozen=True, kw_only=True):
         return self.include_usage and self.stream_options is not None and self.stream_options.continuous_usage_stats
 
     @property
+    def _obfuscated(self) -> bool:
+        return self.stream_options is not None and self.stream_options.include_obfuscation
+
+    @property
     def _most_tokens(self) -> int | None:
         return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
 
@@ -99,7 +103,8 @@ class CompletionBody(Body, frozen=True, kw_only=True):
 
     def shape(self, ignored: tuple[str, ...]) -> Shape:
         """The form of the answer; the answer names the ``ignored`` parameters."""
-        return Shape("completion", (), self.return_tokens, self.include_usage, self.continuous_usage, ignored)
+        usage = self.include_usage, self.continuous_usage
+        return Shape("completion", (), self.return_tokens, *usage, ignored, obfuscated=self._obfuscated)
 
 
 class ChatBody(Body, frozen=True, kw_only=True):
@@ -158,7 +163,8 @@ class ChatBody(Body, frozen=True, kw_only=True):
         bare = rules is not None and rules.bare(format_structure(self.response_format))
         usage = self.include_usage, self.continuous_usage
         thoughts: Literal["shown", "hidden"] = "shown" if self.include_reasoning else "hidden"
-        shape = Shape("chat", (), self.return_tokens, *usage, ignored, bare, thoughts=thoughts)
+        told = self.return_tokens, *usage, ignored, bare
+        shape = Shape("chat", (), *told, thoughts=thoughts, obfuscated=self._obfuscated)
         return shape if rules is None else msgspec.structs.replace(shape, functions=rules.names, types=rules.types)
 
 
@@ -207,8 +213,6 @@ def _consistent(body: _B, ignored: list[str] | None) -> _B:
     """``body``; raises `InvalidRequest` for parameters that contradict each other."""
     if body.stream_options is not None and not body.stream:
         raise InvalidRequest("stream_options may only be given where stream is true", param="stream_options")
-    if body.stream_options is not None and body.stream_options.include_obfuscation:
-        note_part("stream_options.include_obfuscation", "false", ignored)
     if isinstance(body.response_format, JsonSchemaFormat) and body.response_format.json_schema.description is not None:
         note_part("response_format.json_schema.description", "", ignored)
     if None not in (body.max_tokens, body.max_completion_tokens) and body.max_tokens != body.max_completion_tokens:

@@ -12,7 +12,7 @@ from outrider.gateway.api.openai.answers import AnswerWriter, Shape
 from outrider.gateway.api.openai.json_types import UsageBody
 from outrider.gateway.errors import error_answer
 from outrider.gateway.request.flight import Flight
-from outrider.gateway.stream.reassembly import split
+from outrider.gateway.stream.reassembly import join, split
 from outrider.mesh.errors import Internal, OutriderError
 from outrider.mesh.telemetry import get_logger
 from outrider.wire.frames import Finish, Frame
@@ -22,13 +22,20 @@ _RETRY_MS = 1000
 _log = get_logger("openai")
 
 
+def failure(error: OutriderError) -> bytes:
+    """The events of a stream that could not begin: no position, hence without ids."""
+    return b"data: %b\n\ndata: [DONE]\n\n" % msgspec.json.encode(error_answer(error))
+
+
 class EventWriter:
     """Writes the events of a flight from the position ``start`` on; earlier frames are read, but not written.
 
     A chunk holds one frame, or a fixed part of one: readers that resume get the same chunks as those that stayed.
+    A writer that ``joins`` makes one frame of those that are ready together.
     """
 
-    def __init__(self, flight: Flight, shape: Shape, start: Position) -> None:
+    def __init__(self, flight: Flight, shape: Shape, start: Position, *, joins: bool = False) -> None:
+        self._joins = joins
         self._flight, self._shape, self._start = flight, shape, start
         self._writer = writer = AnswerWriter(shape, flight.key, flight.record)
         self._usage = usage = None if shape.include_usage else UNSET
@@ -47,7 +54,8 @@ class EventWriter:
                 yield self._joined(opening)
             async with aclosing(self._flight.frames()) as batches:
                 async for place, frames in batches:
-                    if events := [event for frame in frames for event in self._chunk(frame, place)]:
+                    joined = [join(frames)] if self._joins else frames
+                    if events := [event for frame in joined for event in self._chunk(frame, place)]:
                         yield self._joined(events)
             yield self._joined([*self._last()])
         except OutriderError as error:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+
 import msgspec
 from outrider.gateway.admission.reservation import Admission
-from outrider.gateway.api.http.messages import EventStream, until_disconnected
-from outrider.gateway.api.http.sse import Position, Tail
+from outrider.gateway.api.http.sse import EventStream, Position, Tail
 from outrider.gateway.api.openai.answers import AnswerWriter, decode_shape
-from outrider.gateway.api.openai.events import EventWriter
+from outrider.gateway.api.openai.events import EventWriter, failure
 from outrider.gateway.ledger.record import Key
+from outrider.gateway.request.flight import Flight
 from outrider.gateway.request.in_flight import Flights
 from outrider.gateway.request.models import require_allowed
+from outrider.gateway.settings import GatewaySettings
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -25,8 +28,8 @@ class StreamQuery(msgspec.Struct, frozen=True):
 class StreamRoutes:
     """The routes of ``/v1/streams``; streams may have begun at any gateway."""
 
-    def __init__(self, flights: Flights) -> None:
-        self._flights = flights
+    def __init__(self, flights: Flights, settings: GatewaySettings) -> None:
+        self._flights, self._settings = flights, settings
         self.routes = [
             Route("/v1/streams/{id}", self._resume, methods=["GET"]),
             Route("/v1/streams/{id}", self._cancel, methods=["DELETE"]),
@@ -44,9 +47,13 @@ class StreamRoutes:
             start = start.read(last, key.request, len(writer.opening))
         if start.tail is Tail.DONE:
             return Response(status_code=204)
-        flight = await until_disconnected(request.receive, self._flights.resume(key, record, verifiers, admission))
-        events = EventWriter(flight, shape, start)
-        return EventStream(events.run(), lambda: self._flights.leave(flight))
+        obfuscated = shape.obfuscated or admission.caller.obfuscation
+
+        def events(flight: Flight) -> AsyncGenerator[bytes, None]:
+            return EventWriter(flight, shape, start, joins=obfuscated).run()
+
+        resuming = self._flights.resume(key, record, verifiers, admission)
+        return EventStream(resuming, events, self._flights.leave, failure, self._settings, obfuscated=obfuscated)
 
     async def _cancel(self, request: Request) -> Response:
         await self._flights.catalog.cancel(_key(request))

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 
 import msgspec
 from outrider.gateway.api.http.messages import (
-    EventStream,
     json_response,
     lingers_after_disconnect,
     read_body,
     until_disconnected,
 )
-from outrider.gateway.api.http.sse import Position
+from outrider.gateway.api.http.sse import EventStream, Position
 from outrider.gateway.api.openai.answers import AnswerWriter, Shape, encode_shape
 from outrider.gateway.api.openai.bodies import ChatBody, CompletionBody, read_chat, read_completion
-from outrider.gateway.api.openai.events import EventWriter
+from outrider.gateway.api.openai.events import EventWriter, failure
 from outrider.gateway.api.openai.json_types import Answer
 from outrider.gateway.api.schema.headers import note_trouble, with_routing_headers, with_timeout_header
 from outrider.gateway.api.schema.ignored import announce
@@ -69,11 +68,24 @@ class OpenAiRoutes:
         )
         if not body.stream:
             return json_response(await until_disconnected(request.receive, self._whole(starting, shape)))
-        flight = await until_disconnected(request.receive, starting)
-        if (trouble := self._flights.catalog.ledger.trouble) is not None:
-            note_trouble(request, trouble)
-        events = EventWriter(flight, shape, Position.start(flight.record.first_indices))
-        return EventStream(events.run(), lambda: self._flights.leave(flight))
+        obfuscated = shape.obfuscated or admission.caller.obfuscation
+
+        def events(flight: Flight) -> AsyncGenerator[bytes, None]:
+            return EventWriter(flight, shape, Position.start(flight.record.first_indices), joins=obfuscated).run()
+
+        def before() -> None:
+            if (trouble := self._flights.catalog.ledger.trouble) is not None:
+                note_trouble(request, trouble)
+
+        return EventStream(
+            starting,
+            events,
+            self._flights.leave,
+            failure,
+            self._settings,
+            before=before,
+            obfuscated=obfuscated,
+        )
 
     async def _whole(self, starting: Awaitable[Flight], shape: Shape) -> Answer:
         flight = await starting

@@ -16,11 +16,11 @@ from outrider.gateway.api.admin.json_types import (
     TenantRecord,
     TenantRecords,
 )
-from outrider.gateway.api.openapi.operations import READ_ERRORS, BodySpec, Errors, Operation, QuerySpec
+from outrider.gateway.api.openapi.operations import READ_ERRORS, BodySpec, Errors, Operation
 from outrider.mesh.errors import AlreadyExists, FailedPrecondition, InvalidRequest, NotFound
 from outrider.wire.tenants import Limits
 
-_OF_A_TENANT = QuerySpec(TenantQuery)
+_OF_A_TENANT = TenantQuery
 _FOUND: Errors = (InvalidRequest, NotFound)
 _SWITCHED: Errors = (*_FOUND, AlreadyExists)
 _CHANGED: Errors = (*READ_ERRORS, NotFound, FailedPrecondition, AlreadyExists)

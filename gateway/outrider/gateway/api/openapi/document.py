@@ -130,9 +130,8 @@ def _path(path: str) -> list[dict[str, Any]]:
 def _queries(operation: Operation, schemas: _Schemas) -> list[dict[str, Any]]:
     if operation.query is None:
         return []
-    hints = typing.get_type_hints(operation.query.kind, include_extras=True)
+    hints = typing.get_type_hints(operation.query, include_extras=True)
     by_name = {name: schemas.of(hint) for name, hint in hints.items()}
-    by_name |= {name: {"enum": list(values)} for name, values in operation.query.neutral.items()}
     return [{"name": name, "in": "query", "schema": schema} for name, schema in by_name.items()]
 
 

@@ -80,13 +80,6 @@ class BodySpec(msgspec.Struct, frozen=True):
     rules: tuple[Schema, ...] = ()
 
 
-class QuerySpec(msgspec.Struct, frozen=True):
-    """The parameters of a URL: their type, and the unsupported ones with their neutral values."""
-
-    kind: type[msgspec.Struct]
-    neutral: Mapping[str, tuple[Any, ...]] = {}
-
-
 class Operation(msgspec.Struct, frozen=True):
     """A method of a path. ``events`` are the types of a stream's events; with ``done`` the last event is ``[DONE]``.
 
@@ -96,7 +89,7 @@ class Operation(msgspec.Struct, frozen=True):
 
     summary: str
     body: BodySpec | None = None
-    query: QuerySpec | None = None
+    query: type[msgspec.Struct] | None = None
     headers: Mapping[str, Any] = {}
     answer: Any = None
     events: tuple[Any, ...] = ()
@@ -214,7 +207,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ),
     ("GET", "/v1/responses/{id}"): Operation(
         "A stored response, or its events behind one of them.",
-        query=QuerySpec(query.ResponseQuery, query.NEUTRAL),
+        query=query.ResponseQuery,
         answer=Response,
         events=(Event,),
         errors=(InvalidRequest, NotFound, Overloaded),
@@ -225,7 +218,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ),
     ("GET", "/v1/responses/{id}/input_items"): Operation(
         "What was said before a response.",
-        query=QuerySpec(InputQuery),
+        query=InputQuery,
         answer=InputItems,
         errors=(InvalidRequest, NotFound),
     ),
@@ -237,7 +230,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ),
     ("GET", "/v1/streams/{id}"): Operation(
         "A stream behind the event that was read last.",
-        query=QuerySpec(StreamQuery),
+        query=StreamQuery,
         headers={"last-event-id": str},
         events=(*_COMPLETION_EVENTS, *_CHAT_EVENTS),
         done=True,

@@ -70,6 +70,12 @@ class ReasoningConfig(msgspec.Struct, frozen=True):
     summary: Literal["auto", "concise", "detailed"] | None = None
 
 
+class ResponseStreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``stream_options``."""
+
+    include_obfuscation: bool = False
+
+
 class ResponseBody(GenerationBody, frozen=True, kw_only=True, dict=True):
     """Body of ``POST /v1/responses``."""
 
@@ -103,10 +109,18 @@ class ResponseBody(GenerationBody, frozen=True, kw_only=True, dict=True):
         dict[Annotated[str, Meta(max_length=64)], Annotated[str, Meta(max_length=512)]],
         Meta(max_length=16, description="an object of up to 16 strings, each of up to 512 characters"),
     ] = msgspec.field(default_factory=dict)
+    stream_options: (
+        Annotated[ResponseStreamOptions, Meta(description='an object like {"include_obfuscation": true}')] | None
+    ) = None
     store: Flag = True
     background: Flag = False
     chat_template_kwargs: TemplateKwargs | None = None
     reasoning: Annotated[ReasoningConfig, Meta(description='an object like {"effort": "low"}')] | None = None
+
+    @property
+    def obfuscated(self) -> bool:
+        """Whether the sizes and times of a stream's events are to tell nothing."""
+        return self.stream_options is not None and self.stream_options.include_obfuscation
 
     @property
     def call_rules(self) -> CallRules | None:
@@ -159,6 +173,8 @@ def read_response(body: bytes, ignored: list[str] | None = None) -> ResponseBody
         note_part("text.verbosity", '"medium"', ignored)
     if response_body.top_logprobs and LOGPROBS not in response_body.include:
         raise InvalidRequest(f"top_logprobs may only be given where include has {LOGPROBS}", param="top_logprobs")
+    if response_body.stream_options is not None and not response_body.stream:
+        raise InvalidRequest("stream_options may only be given where stream is true", param="stream_options")
     if response_body.background and not response_body.store:
         raise InvalidRequest("a background response has to be stored: store must be true", param="background")
     note_unenforced(response_body.unenforced, ignored)

@@ -67,7 +67,7 @@ class InputQuery(msgspec.Struct, frozen=True):
 
 def input_items(request: str, conversation: list[Message], query: Mapping[str, str]) -> InputItems:
     """The input items of a request that ``query`` selects; raises `InvalidRequest` for a bad query."""
-    selection = read_query(query, InputQuery, {})
+    selection = read_query(query, InputQuery)
     items = [*_items(request, conversation)]
     if selection.order == "desc":
         items.reverse()

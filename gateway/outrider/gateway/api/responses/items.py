@@ -11,7 +11,7 @@ from outrider.gateway.api.responses.json_types import OutputCall, OutputItem, Ou
 from outrider.gateway.api.responses.tools import qualified
 from outrider.gateway.api.schema.ignored import note_part
 from outrider.gateway.api.schema.parameters import convert
-from outrider.gateway.api.schema.prompts import require_few_messages
+from outrider.gateway.api.schema.prompts import require_few_messages, require_text
 from outrider.gateway.api.schema.thoughts import Seal
 from outrider.mesh.errors import InvalidRequest
 
@@ -142,6 +142,7 @@ def messages(value: str | list[dict[str, Any]], thoughts: Thoughts) -> list[Mess
     if isinstance(value, str):
         return [{"role": "user", "content": value}]
     require_few_messages(value, "input")
+    require_text(value, "input")
     conversation: list[Message] = []
     for message in _messages(value, thoughts):
         joins = conversation and conversation[-1]["role"] == "assistant" and "reasoning_content" not in message
@@ -198,6 +199,8 @@ def _call(item: FunctionCall | OutputCall) -> dict[str, Any]:
 
 
 def _item(raw: dict[str, Any], name: str) -> _Item:
+    for member in ("content", "output"):
+        require_text(raw.get(member), f"{name}.{member}")
     fields = {"type": "message"} | {key: value for key, value in raw.items() if value is not None}
     item: _Item = convert(name, fields, Item)
     if isinstance(item, InputMessage) and item.role != "assistant" and _has_output(item.content):

@@ -16,16 +16,13 @@ class ResponseQuery(msgspec.Struct, frozen=True):
     """Parameters of ``GET /v1/responses/{id}``."""
 
     stream: Annotated[bool, Meta(description="true or false")] = False
+    include_obfuscation: Annotated[bool, Meta(description="true or false")] = False
     starting_after: Annotated[int, Meta(ge=0, le=INT32, description="the sequence_number of an event")] = -1
-
-
-NEUTRAL: dict[str, tuple[str, ...]] = {"include_obfuscation": ("false",)}
-"""Parameters of OpenAI's API that are not supported, with their neutral values."""
 
 
 def read_query(query: Mapping[str, str]) -> ResponseQuery:
     """The parameters in ``query``; raises `InvalidRequest`."""
-    parameters = read_parameters(query, ResponseQuery, NEUTRAL)
+    parameters = read_parameters(query, ResponseQuery)
     if "starting_after" in query and not parameters.stream:
         raise InvalidRequest("starting_after may only be given where stream is true", param="starting_after")
     return parameters

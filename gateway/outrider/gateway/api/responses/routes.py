@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncGenerator, Awaitable
 from typing import ClassVar
 
 from outrider.gateway.admission.caller import Caller
 from outrider.gateway.admission.reservation import Admission
 from outrider.gateway.api.http.messages import (
-    EventStream,
     json_response,
     lingers_after_disconnect,
     read_body,
     until_disconnected,
 )
+from outrider.gateway.api.http.sse import EventStream
 from outrider.gateway.api.responses.body import ResponseBody, read_response
 from outrider.gateway.api.responses.builder import ResponseBuilder
 from outrider.gateway.api.responses.inputs import InputTokens, input_items
@@ -27,7 +28,7 @@ from outrider.gateway.api.responses.stored_form import (
     request_id_of,
     unknown_response,
 )
-from outrider.gateway.api.responses.stream import ResponseStream, collect
+from outrider.gateway.api.responses.stream import ResponseStream, collect, failure
 from outrider.gateway.api.schema.headers import note_trouble, with_routing_headers, with_timeout_header
 from outrider.gateway.api.schema.ignored import announce, collector
 from outrider.gateway.api.schema.thoughts import Seal
@@ -69,11 +70,11 @@ class ResponseRoutes:
         lingers = lingers_after_disconnect(request)
         if lingers and not (body.stream and body.store):
             raise InvalidRequest("only a stored stream can go on without its client: stream and store must be true")
-        flight, shape = await until_disconnected(request.receive, self._begin(request, body, said, ignored, lingers))
-        builder = shape.builder(flight.key, flight.record, self._seal)
+        starting = self._begin(request, body, said, ignored, lingers)
         if body.stream:
-            note_trouble(request, self._flights.catalog.trouble)
-            return EventStream(ResponseStream(flight, builder).run(), lambda: self._flights.leave(flight))
+            return self._streamed(request, starting, obfuscated=body.obfuscated)
+        flight, shape = await until_disconnected(request.receive, starting)
+        builder = shape.builder(flight.key, flight.record, self._seal)
         if body.background:
             await self._flights.leave(flight)
             return json_response(builder.response())
@@ -150,7 +151,7 @@ class ResponseRoutes:
         admission: Admission = request.state.admission
         require_allowed(record.served.name, admission.caller.may_use)
         if query.stream:
-            return await self._resume(request, key, record, verifiers, shape, query)
+            return self._resume(request, key, record, verifiers, shape, query)
         builder, given_up = await self._replayed(key, record, shape)
         if not builder.over and (given_up or not self._flights.runs(key, verifiers[0])):
             if record.background:
@@ -162,7 +163,7 @@ class ResponseRoutes:
                 builder.fail(Cancelled("its client has left"))
         return json_response(builder.response())
 
-    async def _resume(
+    def _resume(
         self,
         request: Request,
         key: Key,
@@ -171,10 +172,33 @@ class ResponseRoutes:
         shape: ResponseShape,
         query: ResponseQuery,
     ) -> Response:
-        resuming = self._flights.resume(key, record, verifiers, request.state.admission)
-        flight = await until_disconnected(request.receive, resuming)
-        events = ResponseStream(flight, shape.builder(key, record, self._seal), query.starting_after)
-        return EventStream(events.run(), lambda: self._flights.leave(flight))
+        async def resuming() -> tuple[Flight, ResponseShape]:
+            return await self._flights.resume(key, record, verifiers, request.state.admission), shape
+
+        obfuscated = shape.obfuscated or query.include_obfuscation
+        return self._streamed(request, resuming(), query.starting_after, obfuscated=obfuscated)
+
+    def _streamed(
+        self,
+        request: Request,
+        starting: Awaitable[tuple[Flight, ResponseShape]],
+        after: int = -1,
+        *,
+        obfuscated: bool,
+    ) -> Response:
+        def events(begun: tuple[Flight, ResponseShape]) -> AsyncGenerator[bytes, None]:
+            flight, shape = begun
+            return ResponseStream(flight, shape.builder(flight.key, flight.record, self._seal), after).run()
+
+        return EventStream(
+            starting,
+            events,
+            lambda begun: self._flights.leave(begun[0]),
+            failure,
+            self._settings,
+            before=lambda: note_trouble(request, self._flights.catalog.trouble),
+            obfuscated=obfuscated or request.state.admission.caller.obfuscation,
+        )
 
     async def _cancel(self, request: Request) -> Response:
         key = _key(request)

@@ -23,7 +23,7 @@ _ID = re.compile(rf"{PREFIX}([A-Za-z0-9_-]{{1,64}})")
 class ResponseShape(msgspec.Struct, frozen=True, tag="response"):
     """The form of a response, and ``conversation``, the messages before it as JSON.
 
-    ``ignored`` names the parameters without effect. ``functions``, ``bare`` and ``types`` are as in
+    ``ignored`` names the parameters without effect. ``functions``, ``bare``, ``types`` and ``obfuscated`` are as in
     `outrider.gateway.api.openai.answers.Shape`, ``namespaces`` as in `Output`. The thought is sealed, too, where
     ``sealed``.
     """
@@ -37,6 +37,7 @@ class ResponseShape(msgspec.Struct, frozen=True, tag="response"):
     types: tuple[ParameterTypes, ...] = ()
     namespaces: dict[str, str] = {}
     sealed: bool = False
+    obfuscated: bool = False
 
     @classmethod
     def of(cls, body: ResponseBody, conversation: list[Message], ignored: tuple[str, ...] = ()) -> ResponseShape:
@@ -53,6 +54,7 @@ class ResponseShape(msgspec.Struct, frozen=True, tag="response"):
             types=() if rules is None else rules.types,
             namespaces=namespaces(body.tools),
             sealed=SEALED in body.include,
+            obfuscated=body.obfuscated,
         )
 
     def builder(self, key: Key, record: Record, seal: Seal) -> ResponseBuilder:

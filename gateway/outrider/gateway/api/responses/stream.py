@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 from outrider.gateway.api.http.sse import typed_event
 from outrider.gateway.api.responses.builder import ResponseBuilder
-from outrider.gateway.api.responses.events import Event
+from outrider.gateway.api.responses.events import Event, Failure
 from outrider.gateway.request.flight import Flight
 from outrider.mesh.errors import Cancelled, Internal, InvalidRequest, OutriderError
 from outrider.mesh.telemetry import get_logger
@@ -16,6 +16,12 @@ _IN_FRAMES = (Cancelled, Internal, InvalidRequest)
 """Failures that frames report; all others are temporary."""
 
 _log = get_logger("responses")
+
+
+def failure(error: OutriderError) -> bytes:
+    """The event of a response that could not begin."""
+    code = getattr(error, "reason", None) or error.type
+    return typed_event(Failure(message=error.message, code=code, param=error.param))
 
 
 class ResponseStream:

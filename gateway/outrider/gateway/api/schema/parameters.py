@@ -137,17 +137,14 @@ def _required(kind: type[msgspec.Struct]) -> list[str]:
     return [field.name for field in msgspec.structs.fields(kind) if field.required]
 
 
-def read_query(query: Mapping[str, str], kind: type[T], neutral: Mapping[str, tuple[str, ...]]) -> T:
-    """The parameters of a URL as a ``kind``; values in ``neutral`` have no effect. Raises `InvalidRequest`."""
+def read_query(query: Mapping[str, str], kind: type[T]) -> T:
+    """The parameters of a URL as a ``kind``; raises `InvalidRequest`."""
     hints = hints_of(kind)
     values: dict[str, Any] = {}
     for name, text in query.items():
-        if name in hints:
-            values[name] = convert(name, text, hints[name], strict=False)
-        elif name in neutral:
-            _require_neutral(name, text, neutral[name])
-        else:
-            raise InvalidRequest(f"{name} is no parameter{nearest(name, [*hints, *neutral])}", param=name)
+        if name not in hints:
+            raise InvalidRequest(f"{name} is no parameter{nearest(name, [*hints])}", param=name)
+        values[name] = convert(name, text, hints[name], strict=False)
     return kind(**values)
 
 

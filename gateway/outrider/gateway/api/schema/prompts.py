@@ -21,6 +21,10 @@ _MOST_NAMED = 4096
 MOST_MESSAGES = 4096
 MOST_PARTS = 1024
 """Most parts of one message's content."""
+_MEDIA = frozenset(
+    "image image_url input_image audio input_audio video video_url file input_file document".split()  # noqa: SIM905
+)
+"""Types of parts that hold no text, in all APIs."""
 _ROLE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 """Templates may put a role between the halves of a special token's name."""
 
@@ -90,6 +94,13 @@ def require_few_messages(messages: Sequence[Any], param: str) -> None:
         _refuse(param, f"may hold up to {MOST_MESSAGES} entries, not {len(messages)}")
 
 
+def require_text(content: Any, place: str) -> None:
+    """Raises `InvalidRequest` for the first part of ``content``, at ``place``, that is an image, audio or a file."""
+    for index, part in enumerate(content if isinstance(content, list) else ()):
+        if isinstance(part, dict) and isinstance(part.get("type"), str) and part["type"] in _MEDIA:
+            _refuse(f"{place}[{index}].type", f"is {part['type']}: models here read text, no images, audio or files")
+
+
 def _tokens(values: Sequence[Any], where: str) -> Tokens:
     if len(values) > MOST_IDS:
         _refuse(where, f"may hold up to {MOST_IDS} token ids, not {len(values)}")
@@ -119,6 +130,7 @@ def _message(message: Mapping[str, Any], place: str) -> dict[str, Any]:
     if isinstance(content, list):
         if len(content) > MOST_PARTS:
             _refuse(f"{place}.content", f"may hold up to {MOST_PARTS} parts, not {len(content)}")
+        require_text(content, f"{place}.content")
         content = "".join(_part(part, f"{place}.content[{index}]") for index, part in enumerate(content))
     elif content is not None and not isinstance(content, str):
         _refuse(f"{place}.content", "must be a string or an array of text parts")

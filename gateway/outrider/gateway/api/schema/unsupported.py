@@ -113,7 +113,6 @@ RESPONSE = UnsupportedParameters(
         "context_management": ([],),
         "max_tool_calls": ANY,
         "truncation": ("disabled",),
-        "stream_options": ({}, {"include_obfuscation": False}),
     },
 )
 MESSAGES = UnsupportedParameters(
