@@ -48,8 +48,8 @@ def _asked(kind: str, **more: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", READERS)
 def test_an_unknown_parameter_is_named_and_one_that_is_null_is_absent(kind: str) -> None:
-    _, ignored = _read(kind, keep_alive="5m", num_ctx=4096, options=None, cache_prompt=True)
-    assert ignored == ["keep_alive", "num_ctx", "cache_prompt"]
+    _, ignored = _read(kind, keep_alive="5m", n_threads=4, options=None, cache_prompt=False)
+    assert ignored == ["keep_alive", "n_threads", "cache_prompt"]
 
 
 @pytest.mark.parametrize(
@@ -102,6 +102,8 @@ def test_a_part_of_a_parameter_that_has_no_effect_is_named_by_its_place() -> Non
         ("chat", {"chat_template_kwargs": None, "audio": None, "web_search_options": None, "modalities": ["text"]}),
         ("completion", {"best_of": 1, "suffix": "", "use_beam_search": False, "length_penalty": 1.0}),
         ("response", {"reasoning": {}, "truncation": "disabled", "text": {"verbosity": "medium"}}),
+        ("chat", {"mirostat": 0, "mirostat_tau": 5.0, "mirostat_eta": 0.1, "xtc_probability": 0.0, "typical_p": 1.0}),
+        ("completion", {"top_n_sigma": -1.0, "lora": [], "dry_multiplier": 0.0, "dry_base": 1.75, "cache_prompt": True}),
     ],
 )
 def test_what_asks_for_nothing_is_not_named(kind: str, more: dict[str, Any]) -> None:
@@ -154,6 +156,36 @@ def test_a_name_that_stands_for_a_required_parameter_is_refused_with_the_right_o
 )
 def test_values_that_mean_nothing_are_as_good_as_absent(kind: str, more: dict[str, Any]) -> None:
     assert _asked(kind, **more) == _asked(kind, **dict.fromkeys(more))
+
+
+@pytest.mark.parametrize("name", ["n_predict", "num_predict"])
+def test_the_length_has_other_servers_names_whose_minus_one_is_no_bound(name: str) -> None:
+    for kind in ("completion", "chat"):
+        assert _read(kind, max_tokens=None, **{name: 5})[0].generation().sampling.max_tokens == 5
+        assert _read(kind, max_tokens=None, **{name: -1})[0].generation().sampling.max_tokens is None
+        with pytest.raises(InvalidRequest, match=f"^max_tokens and {name} differ: give one of them$"):
+            _read(kind, **{name: 3})
+        with pytest.raises(InvalidRequest, match=name):
+            _read(kind, **{name: -2})
+    with pytest.raises(InvalidRequest, match="or give max_output_tokens$"):
+        _read("response", **{name: 5})
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_the_repetition_penalty_has_another_servers_name(kind: str) -> None:
+    assert _asked(kind, repeat_penalty=1.5) == _asked(kind, repetition_penalty=1.5, repeat_penalty=1.5)
+    assert _asked(kind, repeat_penalty=1.5)["repetition_penalty"] == 1.5
+    with pytest.raises(InvalidRequest, match="^repeat_penalty and repetition_penalty differ"):
+        _read(kind, repeat_penalty=1.5, repetition_penalty=1.2)
+    with pytest.raises(InvalidRequest, match="^repeat_penalty must be"):
+        _read(kind, repeat_penalty=0)
+
+
+def test_a_refusal_names_what_may_be_given_instead_if_the_api_has_it() -> None:
+    with pytest.raises(InvalidRequest, match="^n_probs is not supported: leave it out, set it to 0, or give logprobs$"):
+        _read("chat", n_probs=2)
+    with pytest.raises(InvalidRequest, match="^n_probs is not supported: leave it out, or set it to 0$"):
+        _read("response", n_probs=2)
 
 
 def test_whole_numbers_with_a_point_are_integers() -> None:

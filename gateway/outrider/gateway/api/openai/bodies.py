@@ -10,7 +10,7 @@ from outrider.gateway.api.openai.answers import Shape
 from outrider.gateway.api.schema.generation import GenerationBody
 from outrider.gateway.api.schema.ignored import note_part, shown_names
 from outrider.gateway.api.schema.json_schemas import note_unenforced
-from outrider.gateway.api.schema.parameters import read
+from outrider.gateway.api.schema.parameters import UNBOUNDED, read
 from outrider.gateway.api.schema.prompts import MOST_PROMPTS, PROMPTS, TemplateKwargs, chat, prompts
 from outrider.gateway.api.schema.structure import JsonSchemaFormat, ResponseFormat, format_structure, merged_structure
 from outrider.gateway.api.schema.thinking import Effort, Thinking, ThoughtBudget, template_variables
@@ -56,7 +56,8 @@ class Body(GenerationBody, frozen=True, kw_only=True):
 
     @property
     def _most_tokens(self) -> int | None:
-        return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
+        most = self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
+        return None if most == UNBOUNDED else most
 
     @property
     def _structure(self) -> Structure | None:
@@ -85,7 +86,8 @@ class CompletionBody(Body, frozen=True, kw_only=True):
         if self.n * (1 + len(more)) > MOST_CHOICES:
             why = f"{1 + len(more)} prompts with n = {self.n} ask for more than {MOST_CHOICES} answers"
             raise InvalidRequest(f"prompt: {why}: send several requests", param="prompt")
-        most = _COMPLETION_TOKENS if self._most_tokens is None else self._most_tokens
+        given = (self.max_tokens, self.max_completion_tokens) != (None, None)
+        most = self._most_tokens if given else _COMPLETION_TOKENS
         generation = self._generation(prompt, self._structure, max_tokens=most, logprobs=self.logprobs, echo=self.echo)
         seed = generation.sampling.seed
         return msgspec.structs.replace(
