@@ -21,6 +21,8 @@ EDITS: Any = {
     "logit_bias": {"40": 3, "41": -100},
     "bad_words": ["a", [50, 51]],
     "min_tokens": 4,
+    "repeat_last_n": 12,
+    "allowed_token_ids": [*range(20, 400)],
     "top_p": 0.95,
 }
 

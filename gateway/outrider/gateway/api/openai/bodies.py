@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 import msgspec
 from msgspec import Meta
 from outrider.gateway.api.openai.answers import Shape
+from outrider.gateway.api.openai.prompt_logprobs import Wanted
 from outrider.gateway.api.schema.generation import GenerationBody
 from outrider.gateway.api.schema.ignored import note_part, shown_names
 from outrider.gateway.api.schema.json_schemas import note_unenforced
@@ -41,6 +42,8 @@ class Body(GenerationBody, frozen=True, kw_only=True):
     max_tokens: Count | None = None
     max_completion_tokens: Count | None = None
     n: Annotated[int, integers(1, MOST_CHOICES)] = 1
+    prompt_logprobs: Logprobs | None = None
+    timings_per_token: Flag = False
     response_format: ResponseFormat | None = None
     stream_options: Annotated[StreamOptions, Meta(description='an object like {"include_usage": true}')] | None = None
 
@@ -58,6 +61,13 @@ class Body(GenerationBody, frozen=True, kw_only=True):
     def _most_tokens(self) -> int | None:
         most = self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
         return None if most == UNBOUNDED else most
+
+    def _logprobs(self, answer: int | None, *, echoes: bool) -> tuple[int | None, bool, Wanted | None]:
+        """``logprobs`` and ``echo`` of the target, and what the gateway makes of both for a client."""
+        if self.prompt_logprobs is None:
+            return answer, echoes, None
+        wanted = Wanted(self.prompt_logprobs, answer, echoes)
+        return wanted.most, True, wanted
 
     @property
     def _structure(self) -> Structure | None:
@@ -88,7 +98,8 @@ class CompletionBody(Body, frozen=True, kw_only=True):
             raise InvalidRequest(f"prompt: {why}: send several requests", param="prompt")
         given = (self.max_tokens, self.max_completion_tokens) != (None, None)
         most = self._most_tokens if given else _COMPLETION_TOKENS
-        generation = self._generation(prompt, self._structure, max_tokens=most, logprobs=self.logprobs, echo=self.echo)
+        logprobs, echo, _ = self._logprobs(self.logprobs, echoes=self.echo)
+        generation = self._generation(prompt, self._structure, max_tokens=most, logprobs=logprobs, echo=echo)
         seed = generation.sampling.seed
         return msgspec.structs.replace(
             generation,
@@ -101,7 +112,16 @@ class CompletionBody(Body, frozen=True, kw_only=True):
 
     def shape(self, ignored: tuple[str, ...]) -> Shape:
         """The form of the answer; the answer names the ``ignored`` parameters."""
-        return Shape("completion", (), self.return_tokens, self.include_usage, self.continuous_usage, ignored)
+        return Shape(
+            "completion",
+            (),
+            self.return_tokens,
+            self.include_usage,
+            self.continuous_usage,
+            ignored,
+            timed=self.timings_per_token,
+            prompt=self._logprobs(self.logprobs, echoes=self.echo)[2],
+        )
 
 
 class ChatBody(Body, frozen=True, kw_only=True):
@@ -137,9 +157,15 @@ class ChatBody(Body, frozen=True, kw_only=True):
         prompt = chat(self.messages, self._variables)
         if rules is not None:
             prompt = msgspec.structs.replace(prompt, tools=template_tools(self.tools))
-        logprobs = self.top_logprobs if self.logprobs else None
-        generation = self._generation(prompt, self._structure, rules, max_tokens=self._most_tokens, logprobs=logprobs)
+        logprobs, echo, _ = self._logprobs(self._answer_logprobs, echoes=False)
+        generation = self._generation(
+            prompt, self._structure, rules, max_tokens=self._most_tokens, logprobs=logprobs, echo=echo
+        )
         return msgspec.structs.replace(generation, choices=self.n, splits=True, thought_budget=self._thought_budget)
+
+    @property
+    def _answer_logprobs(self) -> int | None:
+        return self.top_logprobs if self.logprobs else None
 
     @property
     def _variables(self) -> dict[str, Any] | None:
@@ -160,7 +186,9 @@ class ChatBody(Body, frozen=True, kw_only=True):
         bare = rules is not None and rules.bare(format_structure(self.response_format))
         usage = self.include_usage, self.continuous_usage
         thoughts: Literal["shown", "hidden"] = "shown" if self.include_reasoning else "hidden"
-        shape = Shape("chat", (), self.return_tokens, *usage, ignored, bare, thoughts=thoughts)
+        prompt = self._logprobs(self._answer_logprobs, echoes=False)[2]
+        shape = Shape("chat", (), self.return_tokens, *usage, ignored, bare, thoughts=thoughts, prompt=prompt)
+        shape = msgspec.structs.replace(shape, timed=self.timings_per_token)
         return shape if rules is None else msgspec.structs.replace(shape, functions=rules.names, types=rules.types)
 
 
@@ -201,6 +229,9 @@ def read_body_of_any_kind(parameters: dict[str, Any], ignored: list[str] | None 
     """
     kind = read_completion if parameters.get("messages") is None else read_chat
     body = kind(parameters, ignored)
+    for name in ("prompt_logprobs", "timings_per_token"):
+        if getattr(body, name) not in (None, False):
+            raise InvalidRequest(f"{name} may only be given over HTTP", param=name)
     shape = body.shape(shown_names(ignored))
     return ShapedGeneration(body.generation(), msgspec.structs.replace(shape, include_usage=True))
 
@@ -209,6 +240,8 @@ def _consistent(body: _B, ignored: list[str] | None) -> _B:
     """``body``; raises `InvalidRequest` for parameters that contradict each other."""
     if body.stream_options is not None and not body.stream:
         raise InvalidRequest("stream_options may only be given where stream is true", param="stream_options")
+    if body.prompt_logprobs is not None and body.stream:
+        raise InvalidRequest("prompt_logprobs may only be given where stream is false", param="prompt_logprobs")
     if body.stream_options is not None and body.stream_options.include_obfuscation:
         note_part("stream_options.include_obfuscation", "false", ignored)
     if isinstance(body.response_format, JsonSchemaFormat) and body.response_format.json_schema.description is not None:

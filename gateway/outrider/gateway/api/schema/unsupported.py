@@ -37,7 +37,6 @@ _DRAWS: dict[str, tuple[Any, ...]] = {
     "watermarking": _OFF,
     "repetition_detection": _NULL,
     "vllm_xargs": ({},),
-    "allowed_token_ids": _NULL,
 }
 _OUTPUTS: dict[str, tuple[Any, ...]] = {
     "n_cmpl": _ONE,
@@ -54,9 +53,6 @@ _OUTPUTS: dict[str, tuple[Any, ...]] = {
     "logprob_token_ids": _NULL,
     "return_tokens_as_token_ids": _OFF,
     "return_prompt_text": _OFF,
-    "include_stop_str_in_output": _OFF,
-    "skip_special_tokens": (True,),
-    "prompt_logprobs": _NULL,
 }
 _FORMS: dict[str, tuple[Any, ...]] = {
     "guided_json": _NULL,
@@ -95,6 +91,7 @@ _PROMPTS: dict[str, tuple[Any, ...]] = {
     "context": ([],),
 }
 _ALTERING = _DRAWS | _OUTPUTS | _FORMS | _PROMPTS
+_OF_OPENAI: dict[str, tuple[Any, ...]] = {"prompt_logprobs": _NULL, "timings_per_token": _OFF}
 _IN_CHATS: dict[str, tuple[Any, ...]] = {"add_special_tokens": _OFF, "parse_special_tokens": _OFF}
 _OF_RESPONSES: dict[str, tuple[Any, ...]] = {"input": _NULL, "instructions": ("",)}
 _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
@@ -170,6 +167,7 @@ RESPONSE = UnsupportedParameters(
     altering=_ALTERING
     | {
         **_IN_CHATS,
+        **_OF_OPENAI,
         "messages": ([],),
         "response_format": ({"type": "text"},),
         "max_tokens": _NULL,
@@ -201,6 +199,7 @@ RESPONSE = UnsupportedParameters(
 MESSAGES = UnsupportedParameters(
     altering={
         **{name: values for name, values in _ALTERING.items() if name != "system"},
+        **_OF_OPENAI,
         "max_completion_tokens": _NULL,
         "response_format": _NULL,
         "output_format": _NULL,
