@@ -22,7 +22,7 @@ EDITS: Any = {
     "bad_words": ["a", [50, 51]],
     "min_tokens": 4,
     "repeat_last_n": 12,
-    "allowed_token_ids": [*range(20, 400)],
+    "allowed_token_ids": [*range(20, 300)],
     "top_p": 0.95,
 }
 

@@ -62,12 +62,16 @@ class Body(GenerationBody, frozen=True, kw_only=True):
         most = self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
         return None if most == UNBOUNDED else most
 
-    def _logprobs(self, answer: int | None, *, echoes: bool) -> tuple[int | None, bool, Wanted | None]:
-        """``logprobs`` and ``echo`` of the target, and what the gateway makes of both for a client."""
-        if self.prompt_logprobs is None:
-            return answer, echoes, None
-        wanted = Wanted(self.prompt_logprobs, answer, echoes)
-        return wanted.most, True, wanted
+    def _shape(self, shape: Shape) -> Shape:
+        """``shape`` with what completions and chats add to it alike."""
+        prompt = None if self.prompt_logprobs is None else self._wanted
+        return msgspec.structs.replace(
+            shape, continuous_usage=self.continuous_usage, timed=self.timings_per_token, prompt=prompt
+        )
+
+    @property
+    def _wanted(self) -> Wanted:
+        return Wanted(self.prompt_logprobs, None)
 
     @property
     def _structure(self) -> Structure | None:
@@ -98,8 +102,8 @@ class CompletionBody(Body, frozen=True, kw_only=True):
             raise InvalidRequest(f"prompt: {why}: send several requests", param="prompt")
         given = (self.max_tokens, self.max_completion_tokens) != (None, None)
         most = self._most_tokens if given else _COMPLETION_TOKENS
-        logprobs, echo, _ = self._logprobs(self.logprobs, echoes=self.echo)
-        generation = self._generation(prompt, self._structure, max_tokens=most, logprobs=logprobs, echo=echo)
+        wanted = self._wanted
+        generation = self._generation(prompt, self._structure, max_tokens=most, logprobs=wanted.most, echo=wanted.echo)
         seed = generation.sampling.seed
         return msgspec.structs.replace(
             generation,
@@ -110,18 +114,13 @@ class CompletionBody(Body, frozen=True, kw_only=True):
             ),
         )
 
+    @property
+    def _wanted(self) -> Wanted:
+        return Wanted(self.prompt_logprobs, self.logprobs, self.echo)
+
     def shape(self, ignored: tuple[str, ...]) -> Shape:
         """The form of the answer; the answer names the ``ignored`` parameters."""
-        return Shape(
-            "completion",
-            (),
-            self.return_tokens,
-            self.include_usage,
-            self.continuous_usage,
-            ignored,
-            timed=self.timings_per_token,
-            prompt=self._logprobs(self.logprobs, echoes=self.echo)[2],
-        )
+        return self._shape(Shape("completion", (), self.return_tokens, self.include_usage, ignored=ignored))
 
 
 class ChatBody(Body, frozen=True, kw_only=True):
@@ -157,15 +156,15 @@ class ChatBody(Body, frozen=True, kw_only=True):
         prompt = chat(self.messages, self._variables)
         if rules is not None:
             prompt = msgspec.structs.replace(prompt, tools=template_tools(self.tools))
-        logprobs, echo, _ = self._logprobs(self._answer_logprobs, echoes=False)
+        wanted = self._wanted
         generation = self._generation(
-            prompt, self._structure, rules, max_tokens=self._most_tokens, logprobs=logprobs, echo=echo
+            prompt, self._structure, rules, max_tokens=self._most_tokens, logprobs=wanted.most, echo=wanted.echo
         )
         return msgspec.structs.replace(generation, choices=self.n, splits=True, thought_budget=self._thought_budget)
 
     @property
-    def _answer_logprobs(self) -> int | None:
-        return self.top_logprobs if self.logprobs else None
+    def _wanted(self) -> Wanted:
+        return Wanted(self.prompt_logprobs, self.top_logprobs if self.logprobs else None)
 
     @property
     def _variables(self) -> dict[str, Any] | None:
@@ -184,11 +183,10 @@ class ChatBody(Body, frozen=True, kw_only=True):
         """The form of the answer; the answer names the ``ignored`` parameters."""
         rules = self.call_rules
         bare = rules is not None and rules.bare(format_structure(self.response_format))
-        usage = self.include_usage, self.continuous_usage
         thoughts: Literal["shown", "hidden"] = "shown" if self.include_reasoning else "hidden"
-        prompt = self._logprobs(self._answer_logprobs, echoes=False)[2]
-        shape = Shape("chat", (), self.return_tokens, *usage, ignored, bare, thoughts=thoughts, prompt=prompt)
-        shape = msgspec.structs.replace(shape, timed=self.timings_per_token)
+        shape = self._shape(
+            Shape("chat", (), self.return_tokens, self.include_usage, ignored=ignored, bare=bare, thoughts=thoughts)
+        )
         return shape if rules is None else msgspec.structs.replace(shape, functions=rules.names, types=rules.types)
 
 

@@ -20,16 +20,21 @@ PromptLogprobs = list[dict[str, PromptLogprob] | None]
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """``prompt_logprobs``, what the answer has beside it, and whether it ``echoes`` the prompt."""
+    """The likeliest tokens that a client wants of prompt and answer, and whether the answer ``echoes`` the prompt."""
 
-    prompt: int
+    prompt: int | None
     answer: int | None
-    echoes: bool
+    echoes: bool = False
 
     @property
-    def most(self) -> int:
-        """The likeliest tokens that the target has to tell."""
-        return max(self.prompt, self.answer or 0)
+    def most(self) -> int | None:
+        """The likeliest tokens that the target has to tell; None for no log-probabilities."""
+        return max((each for each in (self.prompt, self.answer) if each is not None), default=None)
+
+    @property
+    def echo(self) -> bool:
+        """Whether the target has to tell the prompt's tokens."""
+        return self.echoes or self.prompt is not None
 
     def part(self, frames: list[Frame]) -> tuple[PromptLogprobs, Frame]:
         """The log-probabilities of the prompt, and the joined frame of the answer."""
@@ -39,7 +44,7 @@ class Wanted(msgspec.Struct, frozen=True):
         cut = [msgspec.structs.replace(entry, top=entry.top[: self.answer]) for entry in told or []]
         return (
             [
-                _entry(token, likelihood, self.prompt)
+                _entry(token, likelihood, self.prompt or 0)
                 for frame in prompt
                 for token, likelihood in zip(frame.tokens, frame.likelihoods or [], strict=True)
             ],
