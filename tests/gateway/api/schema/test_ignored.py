@@ -331,7 +331,7 @@ def strict(shared: Stack) -> Iterator[str]:
     ("more", "message"),
     [
         ({"max_token": 3}, "max_token is no parameter (did you mean max_tokens?)"),
-        ({"keep_alive": None}, "keep_alive is no parameter"),
+        ({"n_threads": None}, "n_threads is no parameter"),
         ({"verbosity": "low"}, 'verbosity is not supported: leave it out, or set it to "medium"'),
         ({"audio": {"voice": "x"}}, "audio is not supported: leave it out, or set it to {}"),
     ],
