@@ -9,7 +9,7 @@ ARGS ?=
 OUTSIDE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/outrider/outside
 unexport OUTSIDE # `make test` runs none of those tests
 
-.PHONY: setup dev run test test-all outside lint types proto proto-check client-sync client-sync-check bench kernels-report kernels-bench gpu-pack gpu-proof contract chaos compat attack cluster dashboards typescript clients-check lock sbom audit pocket wheel metrics-table clean
+.PHONY: setup dev run test test-all outside lint types proto proto-check client-sync client-sync-check bench kernels-report kernels-bench gpu-pack gpu-proof contract chaos compat attack cluster dashboards typescript clients-check lock sbom audit pocket wheel metrics-table parameters-table clean
 
 setup: .venv/.installed
 
@@ -162,6 +162,10 @@ pocket: dev
 # Writes the tables of docs/metrics.md.
 metrics-table: dev
 	$(BIN)/python -m outrider.mesh.telemetry.metrics_table
+
+# Writes the tables of docs/parameters.md.
+parameters-table: dev
+	$(BIN)/python -m outrider.gateway.api.openapi.parameter_table
 
 wheel: dev
 	$(BIN)/python -m hatchling build -t wheel

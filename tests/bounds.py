@@ -35,6 +35,11 @@ def inside(kind: inspect.Type) -> Any:
     raise NotImplementedError(kind)
 
 
+def not_default(field: inspect.Field) -> Any:
+    """As `inside`, of a field's type; False where the field's default is True."""
+    return False if field.default is True else inside(field.type)
+
+
 def outside(kind: inspect.Type) -> Any:
     """A value below the lower bound, or with a part below it; None without a bound."""
     match kind:

@@ -13,9 +13,9 @@ from outrider.wire.bounds import OutOfBounds, Weight, checked
 from outrider.wire.ids import pack_ids
 from outrider.wire.sampling import MOST_NODES, SamplingParams, SharedParameters, Speculation
 
-from tests.bounds import inside
+from tests.bounds import not_default
 
-FULL = SamplingParams(**{field.name: inside(field.type) for field in type_info(SamplingParams).fields})
+FULL = SamplingParams(**{field.name: not_default(field) for field in type_info(SamplingParams).fields})
 ZEROS = {"top_p": 0.5, "repetition_penalty": 0.5, "grammar": None, "thought": None}
 
 

@@ -93,6 +93,9 @@ export interface ChatLogprobs {
   refusal: null;
 }
 
+/** For each token of a prompt, itself and the likeliest ones by id; null for the first. */
+export type PromptLogprobs = (Record<string, { logprob: number; rank: number; decoded_token: string }> | null)[];
+
 export type FinishReason = "stop" | "length" | "tool_calls" | "content_filter";
 
 interface ChoiceOf<L> {
@@ -104,6 +107,7 @@ interface ChoiceOf<L> {
 /** A completion's choice, whole or in a chunk. */
 export interface TextChoice extends ChoiceOf<TextLogprobs> {
   text: string;
+  prompt_logprobs?: PromptLogprobs;
 }
 
 /** A chat's whole choice. */
@@ -128,6 +132,10 @@ export interface AnswerOf<C extends Choice> {
   choices: C[];
   usage?: Usage | null;
   outrider?: Detail;
+  /** Of a chat. */
+  prompt_logprobs?: PromptLogprobs;
+  /** With `timings_per_token`: tokens, milliseconds and rates, by llama-server's names. */
+  timings?: Record<string, number>;
   /** Text of the first choice; empty in a chunk without choices. Not on the wire. */
   text: string;
 }

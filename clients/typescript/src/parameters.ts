@@ -49,7 +49,9 @@ export interface Common {
   repetition_penalty: number;
   frequency_penalty: number;
   presence_penalty: number;
-  logit_bias: Record<string, number>;
+  repeat_last_n: number;
+  logit_bias: Record<string, number> | [number | string, number | false][];
+  allowed_token_ids: number[];
   bad_words: (string | number[])[];
   min_tokens: number;
   /** Up to 2^53 - 1, the largest safe integer of JavaScript. */
@@ -57,6 +59,8 @@ export interface Common {
   stop: string | string[];
   stop_token_ids: number[];
   ignore_eos: boolean;
+  include_stop_str_in_output: boolean;
+  skip_special_tokens: boolean;
   structured_outputs: StructuredOutputs;
   speculation: "off" | { drafters?: string[]; max_nodes?: number; private?: boolean };
   priority: number;
@@ -73,6 +77,8 @@ export interface Generating extends Common {
   max_tokens: number;
   max_completion_tokens: number;
   n: number;
+  prompt_logprobs: number;
+  timings_per_token: boolean;
   response_format: ResponseFormat;
   stream_options: { include_usage?: boolean; include_obfuscation?: boolean };
 }

@@ -23,6 +23,9 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "sampled": {"temperature": 0.9, "top_p": 0.95, "top_k": 50, "min_p": 0.01, "seed": 41},
     "defaults": {"seed": -3},
     "edited": {"seed": 5, "repetition_penalty": 1.2, "presence_penalty": 1, "logit_bias": {"17": 3}, "min_tokens": 9},
+    "windowed": {"seed": 7, "repetition_penalty": 1.4, "repeat_last_n": 6, "allowed_token_ids": [*range(5, 90)]},
+    "shown": {"seed": 8, "logit_bias": {"0": 5}, "ignore_eos": True, "skip_special_tokens": False},
+    "kept": {"seed": 6, "stop": ["e", "s"], "include_stop_str_in_output": True},
     "words": {"seed": 6, "bad_words": ["def", [17]], "stop": ["e", "s"], "stop_token_ids": [30, 31]},
 }
 MESSAGES = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "what is <think>?"}]

@@ -40,6 +40,10 @@ STOPS = frozenset({3})
 def edited(logits: torch.Tensor, prompt: list[int], answer: list[int], edits: SamplingParams) -> torch.Tensor:
     """One row of logits, changed entry by entry as the definitions say."""
     said, held = Counter(answer), set(prompt) | set(answer)
+    if (window := edits.repeat_last_n) is not None:
+        history = prompt + answer
+        said = Counter(history if window < 0 else history[max(len(history) - window, 0) :])
+        held = set(said)
     row = logits.clone()
     for token in range(len(row)):
         if token in held:
@@ -53,6 +57,8 @@ def edited(logits: torch.Tensor, prompt: list[int], answer: list[int], edits: Sa
             row[last] = -torch.inf
     if len(answer) < edits.min_tokens:
         row[list(STOPS)] = -torch.inf
+    if edits.allowed_token_ids:
+        row[[token for token in range(len(row)) if token not in edits.allowed_token_ids]] = -torch.inf
     return row
 
 
@@ -179,6 +185,8 @@ def mixed(count: int, vocabulary: int, max_tokens: int = 24) -> list[Request]:
                 tuple(dice.choices(range(vocabulary), k=dice.randint(1, 2))) for _ in range(dice.choice([0, 40]))
             ),
             min_tokens=dice.choice([0, 0, 9]),
+            repeat_last_n=dice.choice([None, None, -1, 0, 1, 3, 20]),
+            allowed_token_ids=tuple(dice.sample(range(vocabulary), 30)) if dice.random() < 0.3 else (),
             logprobs=dice.choice([None, 0, 3, 20]),
             echo=dice.random() < 0.5,
         )
@@ -226,17 +234,50 @@ def test_an_edited_request_goes_on_elsewhere_with_the_same_tokens_and_likelihood
         assert outcome_of(ours) == (ids[cut:], likely[cut:] if likely else [], finish)
 
 
+def greedy(engine: CheckedEngine, prompt: list[int], edits: SamplingParams, length: int) -> list[int]:
+    """The answer of the edited target, one token at a time."""
+    model, answer = engine.runner.model, list[int]()
+    while len(answer) < length:
+        ids = prompt + answer
+        with torch.inference_mode():
+            batch = RaggedBatch.build([SequenceRows(len(ids), 0, [0, 1, 2], None)], 8, device="cpu")
+            logits = model.logits(model.forward(torch.tensor(ids), batch, model.new_pool(3, 8)))[-1]
+        answer.append(int(edited(logits, prompt, answer, edits).argmax()))
+    return answer
+
+
 def test_an_answer_is_greedy_transformers_with_a_repetition_penalty(make_engine: MakeEngine) -> None:
     engine = make_engine(50)
     penalty = SamplingParams(repetition_penalty=1.7)
     said = tokens(run(engine, [Request("r", "t", [4, 7, 4], Sampling(0.0), 20, parameters=penalty)])["r"])
-    model, history = engine.runner.model, [4, 7, 4]
-    for token in said:
-        with torch.inference_mode():
-            batch = RaggedBatch.build([SequenceRows(len(history), 0, [0, 1, 2], None)], 8, device="cpu")
-            logits = model.logits(model.forward(torch.tensor(history), batch, model.new_pool(3, 8)))[-1]
-        assert token == int(edited(logits, history, [], penalty).argmax())
-        history.append(token)
+    assert said == greedy(engine, [4, 7, 4], penalty, 20)
+
+
+@pytest.mark.parametrize("depth", [0, 2])
+def test_penalties_of_a_window_count_the_last_tokens_of_prompt_and_answer(make_engine: MakeEngine, depth: int) -> None:
+    """As llama.cpp's sampler of penalties does, which has taken in the prompt."""
+    engine = make_engine(50, [EverythingDrafter(50, depth)] if depth else [], guesses=2_600)
+    answers = []
+    for window in (None, -1, 0, 1, 2, 5):
+        penalty = SamplingParams(
+            repetition_penalty=1.7, frequency_penalty=0.6, presence_penalty=0.4, repeat_last_n=window
+        )
+        answers.append(tokens(run(engine, [Request("r", "t", [4, 7, 4], Sampling(0.0), 18, parameters=penalty)])["r"]))
+        assert answers[-1] == greedy(engine, [4, 7, 4], penalty, 18)
+    assert answers[2] == greedy(engine, [4, 7, 4], SamplingParams(), 18)
+    assert len(set(map(tuple, answers))) > 3
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+def test_only_allowed_tokens_are_drawn(make_engine: MakeEngine, depth: int) -> None:
+    engine = make_engine(50, [EverythingDrafter(50, depth)] if depth else [])
+    only = SamplingParams(allowed_token_ids=(3, 7, 31, 49))
+    said = tokens(run(engine, [Request("r", "t", [4], Sampling(0.0), 20, parameters=only)])["r"])
+    assert said == greedy(engine, [4], only, 20)
+    none = SamplingParams(allowed_token_ids=(3,), bad_words=((3,),))
+    frames = run(engine, [Request("r", "t", [4], Sampling(0.0), 20, parameters=none)])["r"]
+    assert frames[-1].finish is Finish.REFUSED
+    assert "allowed_token_ids" in (frames[-1].error or "")
 
 
 def test_no_stop_is_drawn_before_the_least_length_and_the_first_behind_it_ends_the_answer(

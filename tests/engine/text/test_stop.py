@@ -10,6 +10,13 @@ from outrider.engine.text import StopMatcher, TextError
 _words = st.text(alphabet="ab\né", min_size=1, max_size=4)
 
 
+@pytest.mark.parametrize("pieces", [["abc", "d"], ["a", "b", "c", "d"]])
+def test_the_text_may_keep_the_stop_string(pieces: list[str]) -> None:
+    matcher = StopMatcher(["bc", "d"], keeps=True)
+    assert _push_all(matcher, pieces) == ("abc", True)
+    assert matcher.found == "bc"
+
+
 def _before_first_stop(text: str, stops: list[str]) -> tuple[str, bool]:
     for end in range(1, len(text) + 1):
         ending = [stop for stop in stops if text[:end].endswith(stop)]

@@ -73,6 +73,8 @@ def test_thoughts_and_answers_do_not_depend_on_guesses_or_steps(llm: LLM, seed: 
         "logprobs": dice.choice([None, 2]),
         "logit_bias": ends(llm),
         "max_tokens": dice.choice([3, MOST]),
+        "include_stop_str_in_output": dice.choice([False, True]),
+        "skip_special_tokens": dice.choice([True, False]),
     }
     plain = ask(llm, variables, **params, speculation=False)
     guessed = ask(llm, variables, **params)
@@ -90,6 +92,20 @@ def test_thoughts_and_answers_do_not_depend_on_guesses_or_steps(llm: LLM, seed: 
         assert (plain.reasoning, usage.reasoning_tokens) == ("", 0)
     if params["json_schema"] is not None and plain.finish_reason == "stop" and not params["stop"]:
         assert json.loads(plain.text).keys() == {"a", "b"}
+
+
+@pytest.mark.parametrize("variables", [OPENED, CLOSED], ids=["opened", "closed"])
+def test_special_tokens_are_shown_in_answers_and_not_in_thoughts(llm: LLM, variables: dict[str, bool]) -> None:
+    shown = 0
+    for seed in range(8):
+        params = {"seed": seed, "thinking_budget": 9, "logit_bias": ends(llm) | {0: 4.0}, "ignore_eos": True}
+        plain, whole = (ask(llm, variables, **params, skip_special_tokens=skips) for skips in (True, False))
+        assert (whole.token_ids, whole.reasoning) == (plain.token_ids, plain.reasoning)
+        assert whole.usage is not None
+        answer = whole.token_ids[whole.usage.reasoning_tokens :]
+        assert whole.text.lstrip() == llm.tokenizer.decode(answer, keep_special=True).lstrip()
+        shown += whole.text != plain.text
+    assert shown
 
 
 def test_guesses_are_accepted_inside_a_thought_and_behind_it(llm: LLM) -> None:

@@ -11,8 +11,10 @@ import httpx
 import msgspec
 import pytest
 from outrider.gateway.api.openai.bodies import ChatBody, CompletionBody
+from outrider.gateway.api.openapi import parameter_table
 from outrider.gateway.api.responses.body import ResponseBody
 from outrider.gateway.api.responses.json_types import Echo
+from outrider.gateway.api.schema.parameters import ALIASES
 from tokenizers.processors import TemplateProcessing
 
 from tests.engine.text.makers import CHATML, byte_level, write
@@ -52,6 +54,7 @@ EACH_DIFFERS = {"id", "item_id", "call_id", "created", "created_at", "seed"}
 COSTS = {"steps", "verifier", "guessed_by"} | {
     f"{of}_tokens_details" for of in ("prompt", "completion", "input", "output")
 }
+SHORT = {api: {"max_output_tokens" if api == "responses" else "max_tokens": 1} for api in parameter_table.APIS}
 SESSIONS = [f"session {number}" for number in range(8)]
 
 
@@ -108,13 +111,13 @@ class Apis:
     """A mesh of two verifiers that note what their engines take."""
 
     def __init__(self, http: httpx.Client, logs: list[Path]) -> None:
-        self._http = http
+        self.http = http
         self._logs, self._plain = logs, dict[str, tuple[dict[str, Any], Said]]()
 
     def ask(self, api: str, body: dict[str, Any]) -> Answer:
         """The answer of a ``api``."""
         ends = [log.stat().st_size for log in self._logs]
-        response = self._http.post(api, json=body)
+        response = self.http.post(api, json=body)
         response.read()
         news = b"".join(log.read_bytes()[end:] for log, end in zip(self._logs, ends, strict=True)).decode()
         return Answer(response, [line for line in news.splitlines() if line.startswith(noting.MARK)])
@@ -181,6 +184,31 @@ def test_a_parameter_changes_what_the_engine_does_or_is_named(apis: Apis, api: s
     elif effect.shows is Shows.REPEATED:
         first = name.partition(".")[0]
         assert answer.whole[first] != without.whole[first]
+
+
+@pytest.mark.parametrize("api", parameter_table.APIS)
+def test_every_parameter_of_the_table_is_refused_or_named_as_it_says(apis: Apis, api: str) -> None:
+    body = (dict[str, Any](messages=ASKED) if api == "messages" else APIS[parameter_table.APIS[api]][2]) | SHORT[api]
+    for name, fate in parameter_table.fates(api).items():
+        if fate.kind == "honoured":
+            continue
+        answer = apis.http.post(parameter_table.APIS[api], json=body | {name: "unusual"})
+        if fate.kind == "refused":
+            assert answer.status_code == 400, (name, answer.text)
+            assert answer.json()["error"]["message"].startswith(f"{name} is not supported: leave it out, ")
+        else:
+            assert (answer.status_code, answer.headers.get("x-outrider-ignored")) == (200, name), (name, answer.text)
+
+
+@pytest.mark.parametrize("api", [api for api in APIS if api != "/v1/responses"])
+def test_other_names_of_parameters_do_what_those_do(apis: Apis, api: str) -> None:
+    base, _ = apis.plain(api)
+    for alias, own in ALIASES.items():
+        value = 50.0 if own == "repetition_penalty" else 3
+        plain = {name: given for name, given in base.items() if name != own}
+        asked, other = apis.ask(api, plain | {own: value}), apis.ask(api, plain | {alias: value})
+        assert (other.status, other.told, other.taken) == (200, asked.told, asked.taken)
+        assert asked.told != apis.ask(api, base).told
 
 
 def _verifier(apis: Apis, api: str, body: dict[str, Any]) -> str:

@@ -26,10 +26,11 @@ from outrider.wire.sampling import SharedParameters
 from starlette.responses import Response
 from starlette.routing import Route
 
-from tests.bounds import inside, outside
+from tests.bounds import inside, not_default, outside
 
 LIMIT = 1 << 20
-SHARED = {field.name: field.type for field in type_info(SharedParameters).fields}
+FIELDS = {field.name: field for field in type_info(SharedParameters).fields}
+SHARED = {name: field.type for name, field in FIELDS.items()}
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +62,7 @@ def _nats(name: str, value: Any) -> Generation:
 
 @pytest.mark.parametrize("name", SHARED)
 def test_every_api_reads_the_same(name: str) -> None:
-    value = inside(SHARED[name])
+    value = not_default(FIELDS[name])
     made = _http(name, value)
     assert getattr(made.sampling, name) == value != getattr(SharedParameters(), name)
     assert _grpc(name, value) == _nats(name, value) == made

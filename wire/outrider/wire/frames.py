@@ -71,11 +71,13 @@ class Likelihood(msgspec.Struct, array_like=True, frozen=True):
 
     ``logprob`` is None for a prompt's first token, which has no token before it. ``data`` are the token's bytes.
     ``top`` lists the likeliest tokens at its place, likeliest first (the lower id on a tie), as many as were asked for.
+    ``rank`` is the number of tokens at least as likely as the token; 0 with a ``logprob`` of None.
     """
 
     logprob: float | None
     data: bytes
     top: list[Alternative]
+    rank: int = 0
 
 
 class Draft(msgspec.Struct, array_like=True, frozen=True):

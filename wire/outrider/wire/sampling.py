@@ -33,6 +33,7 @@ MOST_NODES = 63
 MOST_STOPS = 16
 MOST_BIASES = 1024
 MOST_BIAS = 100
+MOST_ALLOWED = 1 << 16
 MOST_BAD_WORDS = 1024
 """Sequences of tokens; a text becomes two, since a word may follow a space."""
 
@@ -44,6 +45,15 @@ Length = Annotated[int, Meta(ge=0, le=INT32, description="an integer of at least
 Logprobs = Annotated[int, integers(0, 20)]
 ShortText = Annotated[str, Meta(min_length=1, max_length=1000)]
 BadWord = Annotated[tuple[TokenId, ...], Meta(min_length=1)]
+
+
+Biases = Annotated[
+    dict[TokenId, Annotated[float, numbers(-MOST_BIAS, MOST_BIAS)]],
+    Meta(
+        max_length=MOST_BIASES,
+        description=f"an object of up to {MOST_BIASES} token ids with numbers from -{MOST_BIAS} to {MOST_BIAS}",
+    ),
+]
 
 
 class SharedParameters(msgspec.Struct, frozen=True):
@@ -59,15 +69,16 @@ class SharedParameters(msgspec.Struct, frozen=True):
     repetition_penalty: Annotated[float, numbers_above(0, 100)] = 1.0
     frequency_penalty: Annotated[float, numbers(-2, 2)] = 0.0
     presence_penalty: Annotated[float, numbers(-2, 2)] = 0.0
-    logit_bias: Annotated[
-        dict[TokenId, Annotated[float, numbers(-MOST_BIAS, MOST_BIAS)]],
-        Meta(
-            max_length=MOST_BIASES,
-            description=f"an object of up to {MOST_BIASES} token ids with numbers from -{MOST_BIAS} to {MOST_BIAS}",
-        ),
-    ] = {}
+    logit_bias: Biases = {}
     min_tokens: Annotated[int, integers_from(0)] = 0
     ignore_eos: Flag = False
+    allowed_token_ids: Annotated[
+        tuple[TokenId, ...],
+        Meta(min_length=1, max_length=MOST_ALLOWED, description=f"an array of 1 to {MOST_ALLOWED} token ids"),
+    ] = ()
+    repeat_last_n: Annotated[int, integers_from(-1, " (0 counts none, -1 all)")] | None = None
+    include_stop_str_in_output: Flag = False
+    skip_special_tokens: Flag = True
 
 
 class SamplingParams(SharedParameters, frozen=True, kw_only=True):

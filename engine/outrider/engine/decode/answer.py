@@ -32,11 +32,14 @@ class Answer:
 
     def __init__(self, request: Request, tokenizer: Tokenizer) -> None:
         self._request, self._tokenizer = request, tokenizer
-        self._decoder, self._matcher = IncrementalDecoder(tokenizer), StopMatcher(request.parameters.stop)
-        self._prompt_decoder = IncrementalDecoder(tokenizer)
+        parameters = request.parameters
         self._thoughts: ThoughtReader | None = None
         if request.thinking is not None:
             self._thoughts = ThoughtReader(request.thinking, request.prompt, trims=request.grammar is None)
+        self._keeps_special = not parameters.skip_special_tokens
+        self._decoder = self._new_decoder()
+        self._prompt_decoder = IncrementalDecoder(tokenizer, self._keeps_special)
+        self._matcher = StopMatcher(parameters.stop, keeps=parameters.include_stop_str_in_output)
         self._count = 0
         self._stopped = False
 
@@ -55,9 +58,8 @@ class Answer:
         """
         texts: list[str] = []
         for index, token in enumerate(tokens[: self._request.max_tokens - self._count], self._count):
-            if token in self._request.stop_ids:
-                if self._thoughts is not None:
-                    self._thoughts.stop()
+            ends = token in self._request.stop_ids
+            if ends and self._drops_stop():
                 return [*texts, ""], Finish.STOP
             text, thought = self._decoder.push(token), False
             if self._thoughts is not None:
@@ -65,17 +67,29 @@ class Answer:
             if not thought and index >= self._request.parameters.min_tokens:
                 text, self._stopped = self._matcher.push(text)
             texts.append(text)
-            if self._stopped:
+            if self._stopped or ends:
                 return texts, Finish.STOP
         return texts, None
 
+    def _drops_stop(self) -> bool:
+        """Whether a stop token here has no text."""
+        if self._thoughts is not None:
+            self._thoughts.stop()
+        thinking = self._thoughts is not None and self._thoughts.thinking
+        return thinking or not self._request.parameters.include_stop_str_in_output
+
+    def _new_decoder(self) -> IncrementalDecoder:
+        """A decoder of what follows; special tokens have no text in thoughts, of which they are the marks."""
+        answering = self._thoughts is None or self._thoughts.answering
+        return IncrementalDecoder(self._tokenizer, self._keeps_special and answering)
+
     def _read(self, thoughts: ThoughtReader, token: int, text: str) -> tuple[str, bool]:
         """As `ThoughtReader.take`; half a character in front of an end mark without text is the thought's."""
-        thinking = thoughts.thinking
+        thinking, answering = thoughts.thinking, thoughts.answering
         text, thought = thoughts.take(token, text)
-        if thinking and not thoughts.thinking:
+        if (thinking and not thoughts.thinking) or (self._keeps_special and thoughts.answering and not answering):
             text += self._decoder.flush()
-            self._decoder = IncrementalDecoder(self._tokenizer)
+            self._decoder = self._new_decoder()
         return text, thought
 
     def echo(self, start: int, end: int, scores: Sequence[Score], first: int) -> Iterator[Output]:
@@ -127,7 +141,10 @@ class Answer:
             Likelihood(None, self._data(token), [])
             if score is None
             else Likelihood(
-                score.logprob, self._data(token), [Alternative(id_, at, self._data(id_)) for id_, at in score.top]
+                score.logprob,
+                self._data(token),
+                [Alternative(id_, at, self._data(id_)) for id_, at in score.top],
+                score.rank,
             )
             for token, score in zip(tokens, scores, strict=True)
         ]

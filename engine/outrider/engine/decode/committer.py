@@ -19,7 +19,7 @@ from outrider.engine.speculation.drafters.states import States
 from outrider.engine.speculation.policy.guessing import Guessing
 from outrider.engine.speculation.trees.tree import PREDICTION
 
-_NO_TOKEN = "the request's own rules (bad_words, min_tokens, a grammar) leave no token to go on with"
+_NO_TOKEN = "the request's own rules (bad_words, min_tokens, allowed_token_ids, a grammar) leave no token to go on with"
 
 
 class Committer:

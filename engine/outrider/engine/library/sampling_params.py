@@ -14,6 +14,7 @@ from outrider.engine.requests.parameters import GrammarText, Speculation, Though
 from outrider.engine.speculation.trees.tree import MOST_NODES
 
 MOST_STOPS, MOST_STOP_IDS, MOST_BIASES, MOST_BAD_WORDS, MOST_DRAFTERS = 16, 64, 1024, 1024, 16
+MOST_ALLOWED = 1 << 16
 _BIAS = Numbers(-100, 100)
 _BOUNDS: dict[str, Numbers | Integers | Flag] = {
     "temperature": Numbers(0, 100),
@@ -29,6 +30,9 @@ _BOUNDS: dict[str, Numbers | Integers | Flag] = {
     "presence_penalty": Numbers(-2, 2),
     "logprobs": Integers(0, 20, "no log-probabilities"),
     "echo": Flag(),
+    "repeat_last_n": Integers(-1, TOKEN_IDS.most, "what each penalty counts by itself"),
+    "include_stop_str_in_output": Flag(),
+    "skip_special_tokens": Flag(),
     "thinking_budget": Integers(0, TOKEN_IDS.most, "any number of tokens"),
     "speculation": Flag(),
     "max_nodes": Integers(1, MOST_NODES, "as many as the engine's settings allow"),
@@ -61,6 +65,11 @@ class SamplingParams:
         presence_penalty: is subtracted from the logits of tokens that the answer has.
         logit_bias: is added to the logits of tokens, by id.
         bad_words: words, or sequences of token ids, that the answer may not contain.
+        allowed_token_ids: the only tokens of the answer; None allows all.
+        repeat_last_n: tokens at the end of prompt and answer that the penalties count, 0 for none and -1 for all; None
+            has ``repetition_penalty`` see all, and the other two count the answer alone.
+        include_stop_str_in_output: whether the text has what ended it, a stop string or a stop token's text.
+        skip_special_tokens: whether special tokens have no text; in thoughts they never have one.
         logprobs: likeliest tokens of each place to return with log-probabilities; None for no log-probabilities.
         echo: whether the prompt stands before the answer in the result.
         json_schema: JSON Schema that the answer has to fit, as a dictionary or as text.
@@ -95,6 +104,10 @@ class SamplingParams:
     presence_penalty: float = 0.0
     logit_bias: Mapping[int, float] = field(default_factory=dict)
     bad_words: Sequence[str | Sequence[int]] = ()
+    allowed_token_ids: Sequence[int] | None = None
+    repeat_last_n: int | None = None
+    include_stop_str_in_output: bool = False
+    skip_special_tokens: bool = True
     logprobs: int | None = None
     echo: bool = False
     json_schema: Mapping[str, Any] | str | None = None
@@ -126,6 +139,7 @@ class SamplingParams:
             "seed": seed if self.seed is None else self.seed,
             "stop": (self.stop,) if isinstance(self.stop, str) else tuple(self.stop),
             "stop_token_ids": tuple(self.stop_token_ids),
+            "allowed_token_ids": tuple(self.allowed_token_ids or ()),
             "logit_bias": dict(self.logit_bias),
             "bad_words": self._bad_words(words),
             "grammar": self._grammar_text(),
@@ -146,6 +160,10 @@ class SamplingParams:
         allowed = f"a list of up to {MOST_STOP_IDS} token ids"
         check_length("stop_token_ids", self.stop_token_ids, (list, tuple), MOST_STOP_IDS, allowed)
         _check_ids("stop_token_ids", self.stop_token_ids)
+        if self.allowed_token_ids is not None:
+            allowed = f"a list of 1 to {MOST_ALLOWED} token ids"
+            check_length("allowed_token_ids", self.allowed_token_ids or None, (list, tuple), MOST_ALLOWED, allowed)
+            _check_ids("allowed_token_ids", self.allowed_token_ids)
 
     def _check_words(self) -> None:
         allowed = f"a dictionary of up to {MOST_BIASES} token ids with numbers from -100 to 100"

@@ -19,11 +19,12 @@ from torch import Tensor
 
 Floats = NDArray[np.float32]
 Ids = NDArray[np.int64]
+Words = NDArray[np.int32]
 
 
 def penalizes(parameters: SamplingParams) -> bool:
     """Whether earlier occurrences of a token are penalized (Keskar et al. 2019, arXiv 1909.05858)."""
-    return (
+    return parameters.repeat_last_n != 0 and (
         parameters.repetition_penalty != 1.0
         or parameters.frequency_penalty != 0.0
         or parameters.presence_penalty != 0.0
@@ -32,7 +33,8 @@ def penalizes(parameters: SamplingParams) -> bool:
 
 def edits(parameters: SamplingParams) -> bool:
     """Whether `History` changes anything."""
-    return penalizes(parameters) or bool(parameters.logit_bias or parameters.bad_words or parameters.min_tokens)
+    bans = parameters.bad_words or parameters.min_tokens or parameters.allowed_token_ids
+    return penalizes(parameters) or bool(parameters.logit_bias or bans)
 
 
 class Mask(NamedTuple):
@@ -58,10 +60,11 @@ class EditBatch:
         self._values: list[Floats] = []
         self._banned: list[int] = []
         self._masks: dict[int, Mask] = {}
+        self._only: dict[int, Words] = {}
 
     def __bool__(self) -> bool:
         """Whether any row has edits."""
-        return bool(self._places or self._banned or self._masks)
+        return bool(self._places or self._banned or self._masks or self._only)
 
     def change(self, rows: Ids, ids: Ids, values: Floats) -> None:
         """Adds a penalty factor and a bias, ``values`` [2, m, k], for each of ``rows`` [m] and ``ids`` [k].
@@ -78,6 +81,16 @@ class EditBatch:
     def allow(self, row: int, mask: Mask) -> None:
         """Restricts ``row`` to the tokens of ``mask``."""
         self._masks[row] = mask
+
+    def restrict(self, rows: range, ids: Ids) -> None:
+        """Restricts ``rows`` to the tokens ``ids``, beside what `allow` says."""
+        bits = np.zeros(32 * self._words, dtype=np.bool_)
+        bits[ids] = True
+        self._only.update(dict.fromkeys(rows, np.packbits(bits, bitorder="little").view(np.int32)))
+
+    @property
+    def _words(self) -> int:
+        return -(-self._vocabulary // 32)
 
     def masks_belong(self, row: int, tokens: list[int], places: Sequence[int]) -> bool:
         """Whether the rows from ``row`` on have masks of just these ``places`` of the sequence that owns ``tokens``."""
@@ -108,11 +121,13 @@ class EditBatch:
 
     def allowed(self, rows: int, device: torch.device) -> Tensor | None:
         """Tokens allowed at each of the step's ``rows``, as in `Draws`; None if no row is restricted."""
-        if not self._masks:
+        if not self._masks and not self._only:
             return None
-        words = np.full((rows, -(-self._vocabulary // 32)), -1, dtype=np.int32)
+        words = np.full((rows, self._words), -1, dtype=np.int32)
         for row, mask in self._masks.items():
-            words[row] = 0 if mask.bits is None else np.frombuffer(mask.bits, dtype=np.int32)[: words.shape[1]]
+            words[row] = 0 if mask.bits is None else np.frombuffer(mask.bits, dtype=np.int32)[: self._words]
+        for row, only in self._only.items():
+            words[row] &= only
         return torch.from_numpy(words).to(device)
 
 
@@ -127,7 +142,7 @@ class History:
     """The `Rule` of a request's edits, from the sequence's tokens so far.
 
     Args:
-        parameters: penalties, biases, bad words and ``min_tokens``, applied in that order.
+        parameters: penalties, biases, bad words, ``min_tokens`` and allowed tokens, applied in that order.
         tokens: prompt and answer; read only, and extended by the sequence.
         prompt: number of leading tokens that are the prompt.
         stop_ids: ids that end the answer.
@@ -137,9 +152,11 @@ class History:
         self._parameters, self._tokens, self._prompt, self._stops = parameters, tokens, prompt, sorted(stop_ids)
         self._penalizes = penalizes(parameters)
         self._table = _Table(parameters.logit_bias)
-        if parameters.repetition_penalty != 1.0:
+        self._window = parameters.repeat_last_n
+        if self._window is None and parameters.repetition_penalty != 1.0:
             self._table.see(tokens[:prompt])
-        self._counted = prompt
+        self._first = self._counted = prompt if self._window is None else self._window_start(prompt)
+        self._allowed: Ids = np.array(parameters.allowed_token_ids, dtype=np.int64)
         self._bans: dict[tuple[int, ...], list[int]] = {}
         for *before, last in parameters.bad_words:
             self._bans.setdefault(tuple(before), []).append(last)
@@ -150,11 +167,20 @@ class History:
         if self._penalizes:
             self._table.count(self._tokens[self._counted :])
             self._counted = len(self._tokens)
+            if self._window is not None:
+                first, self._first = self._first, self._window_start(self._counted)
+                self._table.count(self._tokens[first : self._first], -1)
         if self._penalizes or self._parameters.logit_bias:
             self._change(batch, row, guesses)
         if self._bans or self._parameters.min_tokens:
             for node, path in enumerate(paths(guesses)):
                 batch.ban(row + node, self._banned(path))
+        if len(self._allowed):
+            batch.restrict(range(row, row + 1 + len(guesses)), self._allowed)
+
+    def _window_start(self, length: int) -> int:
+        """Place of the first of ``length`` tokens that penalties with a window count."""
+        return 0 if self._window is None or self._window < 0 else max(length - self._window, 0)
 
     def _change(self, batch: EditBatch, row: int, guesses: MergedTree) -> None:
         size = len(self._table.ids)
@@ -167,8 +193,18 @@ class History:
                 counts[node], seen[node] = counts[parent + 1], seen[parent + 1]
                 counts[node, self._table.place[token]] += 1
                 seen[node, self._table.place[token]] = True
+            if self._window is not None:
+                self._leave(counts, guesses)
+                seen = counts > 0
         batch.change(np.arange(row, row + rows), ids, self._values(counts, seen))
         self._table.forget(size)
+
+    def _leave(self, counts: Floats, guesses: MergedTree) -> None:
+        """Takes out of each guess's ``counts`` the tokens that its path moves out of the window."""
+        for node, path in enumerate(paths(guesses)):
+            end = self._window_start(len(self._tokens) + len(path))
+            for token in [*self._tokens[self._first : end], *path[: max(end - len(self._tokens), 0)]]:
+                counts[node, self._table.place[token]] -= 1
 
     def _values(self, counts: Floats, seen: NDArray[np.bool_]) -> Floats:
         parameters = self._parameters
@@ -233,8 +269,8 @@ class _Table:
         self.add_places(tokens)
         self.seen[[self.place[token] for token in tokens]] = True
 
-    def count(self, tokens: Sequence[int]) -> None:
-        """Counts ``tokens`` of the answer."""
+    def count(self, tokens: Sequence[int], by: int = 1) -> None:
+        """Counts ``tokens`` of the answer; ``by`` -1 takes them back."""
         self.see(tokens)
         for token in tokens:
-            self.counts[self.place[token]] += 1
+            self.counts[self.place[token]] += by

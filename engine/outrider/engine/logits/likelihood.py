@@ -12,10 +12,14 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A token's natural log-probability, and the likeliest tokens in its place with theirs, likeliest first."""
+    """A token's natural log-probability, and the likeliest tokens in its place with theirs, likeliest first.
+
+    ``rank`` is the number of tokens at least as likely as the token.
+    """
 
     logprob: float
     top: list[tuple[int, float]]
+    rank: int = 0
 
 
 @torch.inference_mode()
@@ -28,16 +32,17 @@ def score(logits: Tensor, tokens: Sequence[int], top: int) -> list[Score]:
         top: number of likeliest tokens to list; among equally likely tokens, lower ids come first.
     """
     likely = logits - _total(logits)
-    own = likely.gather(1, torch.tensor(tokens, device=logits.device).view(-1, 1)).view(-1).tolist()
+    picked = likely.gather(1, torch.tensor(tokens, device=logits.device).view(-1, 1))
+    own, ranks = picked.view(-1).tolist(), (likely >= picked).sum(-1).tolist()
     if not top:
-        return [Score(logprob, []) for logprob in own]
+        return [Score(logprob, [], rank) for logprob, rank in zip(own, ranks, strict=True)]
     least = likely.topk(min(top, likely.shape[-1])).values[:, -1:]
     rows, ids = (likely >= least).nonzero(as_tuple=True)
     candidates: list[list[tuple[int, float]]] = [[] for _ in tokens]
     for row, token, logprob in zip(rows.tolist(), ids.tolist(), likely[rows, ids].tolist(), strict=True):
         candidates[row].append((token, logprob))
     best = (sorted(entries, key=lambda entry: (-entry[1], entry[0]))[:top] for entries in candidates)
-    return [Score(logprob, entries) for logprob, entries in zip(own, best, strict=True)]
+    return [Score(logprob, entries, rank) for logprob, entries, rank in zip(own, best, ranks, strict=True)]
 
 
 def _total(logits: Tensor) -> Tensor:

@@ -92,6 +92,7 @@ class ModelLimits:
     def _check_ids(self, parameters: SamplingParams) -> None:
         self._require_known(parameters.stop_token_ids, "stop_token_ids")
         self._require_known(parameters.logit_bias, "logit_bias")
+        self._require_known(parameters.allowed_token_ids, "allowed_token_ids")
         for word in parameters.bad_words:
             self._require_known(word, "bad_words")
         if parameters.thought is not None:

@@ -73,6 +73,11 @@ class SamplingParams:
         presence_penalty: is subtracted from the logits of tokens that the answer has.
         logit_bias: is added to the logits of tokens, by id.
         bad_words: sequences of tokens that the answer may not contain.
+        allowed_token_ids: the only tokens of the answer; () allows all.
+        repeat_last_n: tokens at the end of prompt and answer that the penalties count, 0 for none and -1 for all; None
+            has ``repetition_penalty`` see all, and the other two count the answer alone.
+        include_stop_str_in_output: whether the text has what ended it, a stop string or a stop token's text.
+        skip_special_tokens: whether special tokens have no text; in thoughts they never have one.
         logprobs: likeliest tokens of each place to return with log-probabilities; None for no log-probabilities.
         echo: whether the prompt is returned before the answer.
         grammar: grammar of the answer, which begins behind the thought where there is one.
@@ -94,6 +99,10 @@ class SamplingParams:
     presence_penalty: float = 0.0
     logit_bias: Mapping[int, float] = field(default_factory=dict)
     bad_words: tuple[tuple[int, ...], ...] = ()
+    allowed_token_ids: tuple[int, ...] = ()
+    repeat_last_n: int | None = None
+    include_stop_str_in_output: bool = False
+    skip_special_tokens: bool = True
     logprobs: int | None = None
     echo: bool = False
     grammar: GrammarText | None = None

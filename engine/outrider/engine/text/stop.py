@@ -11,10 +11,12 @@ class StopMatcher:
     """Finds the first stop string in a text that arrives in pieces, however the pieces are cut.
 
     The first stop string is the one that ends first; of several with the same end, the longest. Once it is ``found``,
-    `push` may not be called again. `TextError` for an empty stop string.
+    `push` may not be called again. The text before the end ``keeps`` that string, or not. `TextError` for an empty stop
+    string.
     """
 
-    def __init__(self, stop_strings: Sequence[str]) -> None:
+    def __init__(self, stop_strings: Sequence[str], *, keeps: bool = False) -> None:
+        self._keeps = keeps
         if "" in stop_strings:
             raise TextError("a stop string may not be empty")
         self._stops = tuple(dict.fromkeys(stop_strings))
@@ -34,7 +36,7 @@ class StopMatcher:
         if first is not None:
             start, end = first
             self._held, self.found = "", pending[start:end]
-            return pending[:start], True
+            return pending[: end if self._keeps else start], True
         cut = self._possible_start(pending)
         self._held = pending[cut:]
         return pending[:cut], False

@@ -30,6 +30,11 @@ class ThoughtReader:
         return self._place.phase is Phase.THINKING
 
     @property
+    def answering(self) -> bool:
+        """Whether the next token is the answer's: no thought is open, and none may begin."""
+        return self._place.phase is Phase.ANSWERING
+
+    @property
     def tokens(self) -> int:
         """Number of tokens that count as the thought's."""
         return self.length if self._opened else 0

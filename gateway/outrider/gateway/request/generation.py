@@ -131,19 +131,20 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
 
     ``model`` is None if the client leaves the choice to the gateway. ``more`` holds the prompts after ``prompt``, each
     with a seed that replaces the one in ``sampling``; each prompt gets ``choices`` answers. ``bad_words``, texts or
-    token ids, and ``structure`` enter ``sampling`` once texts are tokenized. ``priority`` is that of
-    ``verifier.proto``, higher first, at least `LEAST_PRIORITY`. ``session`` names the conversation of the request, for
-    routers that keep a conversation on one verifier. With ``coalesce``, an identical request may share the answer; its
-    tokens must be fixed, by a given seed or a temperature of 0. If there are ``call_rules``, ``structure`` applies to
-    text beside calls. ``prediction`` is the text that the client expects for an answer. An API that tells thoughts
-    from answers (`Frame.thought`) ``splits`` them; a thought has at most ``thought_budget`` tokens. ``unnamed`` lists
-    parameters of ``sampling`` that the client left to the model.
+    token ids, ``biases`` of tokens or of texts' tokens (None bans), and ``structure`` enter ``sampling`` once texts are
+    tokenized. ``priority`` is that of ``verifier.proto``, higher first, at least `LEAST_PRIORITY`. ``session`` names
+    the conversation of the request, for routers that keep a conversation on one verifier. With ``coalesce``, an
+    identical request may share the answer; its tokens must be fixed, by a given seed or a temperature of 0. If there
+    are ``call_rules``, ``structure`` applies to text beside calls. ``prediction`` is the text that the client expects
+    for an answer. An API that tells thoughts from answers (`Frame.thought`) ``splits`` them; a thought has at most
+    ``thought_budget`` tokens. ``unnamed`` lists parameters of ``sampling`` that the client left to the model.
     """
 
     model: str | None
     prompt: Prompt
     sampling: SamplingParams
     bad_words: tuple[str | tuple[int, ...], ...] = ()
+    biases: tuple[tuple[int | str, float | None], ...] = ()
     structure: Structure | None = None
     speculation: Speculation = Speculation()
     choices: int = 1

@@ -13,6 +13,7 @@ from outrider.gateway.admission.deadlines import NO_DEADLINES
 from outrider.gateway.admission.reservation import Admission
 from outrider.gateway.ledger.record import Key, Record, choice_id
 from outrider.gateway.observer.span import GenAiSpan
+from outrider.gateway.request.biases import with_biases
 from outrider.gateway.request.encoder import Encoder
 from outrider.gateway.request.flight import Flight
 from outrider.gateway.request.generation import (
@@ -197,15 +198,23 @@ class Generations:
         if served.thoughts is not None and (generation.splits or generation.thought_budget is not None):
             thought = served.thoughts.to_proto(generation.thought_budget)
             sampling = msgspec.structs.replace(sampling, thought=thought)
+        if generation.biases:
+            sampling = with_biases(sampling, await self._biases(generation, served))
         if not words and structure is None:
             return sampling
         texts = [word for word in words if isinstance(word, str)]
         encoded = await self._persist(lambda: self._encoder.encode_words(served, texts)) if texts else []
         return msgspec.structs.replace(
             sampling,
-            bad_words=(*encoded, *(word for word in words if not isinstance(word, str))),
+            bad_words=(*sampling.bad_words, *encoded, *(word for word in words if not isinstance(word, str))),
             grammar=None if structure is None else structure.grammar,
         )
+
+    async def _biases(self, generation: Generation, served: ServedModel) -> list[tuple[Sequence[int], float | None]]:
+        """The biases that the client lists, of texts as the biases of their tokens."""
+        texts = [Text(what, False, False, "logit_bias") for what, _ in generation.biases if isinstance(what, str)]
+        encoded = iter(await self._persist(lambda: self._encoder.encode_all(served, texts)) if texts else [])
+        return [(next(encoded) if isinstance(what, str) else [what], bias) for what, bias in generation.biases]
 
     async def _persist(self, attempt: Callable[[], Awaitable[T]]) -> T:
         return await persist(attempt, self._settings.place_s, TRANSIENT)

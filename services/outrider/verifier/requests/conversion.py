@@ -114,7 +114,7 @@ def frame(output: Output, verifier: str) -> frames.Frame:
 
 def _likelihood(likelihood: Likelihood) -> frames.Likelihood:
     top = [frames.Alternative(*each) for each in likelihood.top]
-    return frames.Likelihood(likelihood.logprob, likelihood.data, top)
+    return frames.Likelihood(likelihood.logprob, likelihood.data, top, likelihood.rank)
 
 
 def _fields(value: Usage | Draft) -> dict[str, Any]:

@@ -141,7 +141,7 @@ def test_known_parameters_are_taken_at_values_that_ask_for_nothing() -> None:
         ("frequency_penalty", 2.5, "frequency_penalty must be a number from -2 to 2, not 2.5"),
         ("presence_penalty", -3, "presence_penalty must be a number from -2 to 2, not -3"),
         ("min_tokens", -1, "min_tokens must be an integer of at least 0, not -1"),
-        ("logit_bias", [], "logit_bias must be an object of up to 1024 token ids with numbers from -100 to 100"),
+        ("logit_bias", 5, "logit_bias must be an object of up to 1024 token ids with numbers from -100 to 100"),
         ("bad_words", "no", "bad_words must be an array of up to 512 strings or arrays of token ids"),
         ("max_token", 5, "max_token is no parameter (did you mean max_tokens?)"),
         ("max_token", None, "max_token is no parameter (did you mean max_tokens?)"),

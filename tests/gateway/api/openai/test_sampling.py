@@ -21,6 +21,8 @@ EDITS: Any = {
     "logit_bias": {"40": 3, "41": -100},
     "bad_words": ["a", [50, 51]],
     "min_tokens": 4,
+    "repeat_last_n": 12,
+    "allowed_token_ids": [*range(20, 300)],
     "top_p": 0.95,
 }
 
@@ -153,7 +155,7 @@ async def test_bad_words_are_texts_with_and_without_a_space(http: httpx.AsyncCli
         ({"min_tokens": 25}, "min_tokens", "at most the 24 tokens that the answer may have, not 25"),
         ({"max_tokens": 0}, "max_tokens", "at least 1 (0 with echo), not 0"),
         ({"best_of": 2, "n": 2}, "best_of", "not supported"),
-        ({"prompt_logprobs": 2}, "prompt_logprobs", "not supported"),
+        ({"allowed_token_ids": [999999]}, "allowed_token_ids", "outside the vocabulary"),
     ],
 )
 async def test_what_cannot_be_honoured_is_refused_by_name(

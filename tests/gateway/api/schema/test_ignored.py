@@ -14,9 +14,11 @@ from outrider.gateway.api.openai.bodies import read_chat, read_completion
 from outrider.gateway.api.responses.body import read_response
 from outrider.gateway.api.schema import unsupported
 from outrider.gateway.api.schema.ignored import shown_names
+from outrider.gateway.request.biases import with_biases
 from outrider.gateway.request.generation import Messages
 from outrider.mesh.addresses import hold_port
 from outrider.mesh.errors import InvalidRequest
+from outrider.wire.sampling import SamplingParams
 
 from tests.gateway.stack import MODEL, Stack
 from tests.gateway.streaming import Gateway
@@ -48,8 +50,8 @@ def _asked(kind: str, **more: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", READERS)
 def test_an_unknown_parameter_is_named_and_one_that_is_null_is_absent(kind: str) -> None:
-    _, ignored = _read(kind, keep_alive="5m", num_ctx=4096, options=None, cache_prompt=True)
-    assert ignored == ["keep_alive", "num_ctx", "cache_prompt"]
+    _, ignored = _read(kind, keep_alive="5m", n_threads=4, options=None, cache_prompt=False)
+    assert ignored == ["keep_alive", "n_threads", "cache_prompt"]
 
 
 @pytest.mark.parametrize(
@@ -99,6 +101,11 @@ def test_a_part_of_a_parameter_that_has_no_effect_is_named_by_its_place() -> Non
         ("chat", {"chat_template_kwargs": None, "audio": None, "web_search_options": None, "modalities": ["text"]}),
         ("completion", {"best_of": 1, "suffix": "", "use_beam_search": False, "length_penalty": 1.0}),
         ("response", {"reasoning": {}, "truncation": "disabled", "text": {"verbosity": "medium"}}),
+        ("chat", {"mirostat": 0, "mirostat_tau": 5.0, "mirostat_eta": 0.1, "xtc_probability": 0.0, "typical_p": 1.0}),
+        (
+            "completion",
+            {"top_n_sigma": -1.0, "lora": [], "dry_multiplier": 0.0, "dry_base": 1.75, "cache_prompt": True},
+        ),
     ],
 )
 def test_what_asks_for_nothing_is_not_named(kind: str, more: dict[str, Any]) -> None:
@@ -151,6 +158,65 @@ def test_a_name_that_stands_for_a_required_parameter_is_refused_with_the_right_o
 )
 def test_values_that_mean_nothing_are_as_good_as_absent(kind: str, more: dict[str, Any]) -> None:
     assert _asked(kind, **more) == _asked(kind, **dict.fromkeys(more))
+
+
+@pytest.mark.parametrize("name", ["n_predict", "num_predict"])
+def test_the_length_has_other_servers_names_whose_minus_one_is_no_bound(name: str) -> None:
+    for kind in ("completion", "chat"):
+        assert _read(kind, max_tokens=None, **{name: 5})[0].generation().sampling.max_tokens == 5
+        assert _read(kind, max_tokens=None, **{name: -1})[0].generation().sampling.max_tokens is None
+        with pytest.raises(InvalidRequest, match=f"^max_tokens and {name} differ: give one of them$"):
+            _read(kind, **{name: 3})
+        with pytest.raises(InvalidRequest, match=name):
+            _read(kind, **{name: -2})
+    with pytest.raises(InvalidRequest, match=r"or give max_output_tokens$"):
+        _read("response", **{name: 5})
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_biases_are_an_object_or_a_list(kind: str) -> None:
+    assert _asked(kind, logit_bias=[])["logit_bias"] == ()
+    listed = _asked(kind, logit_bias=[[5, 1.5], ["yes", -2], [5, False]])["logit_bias"]
+    assert listed == ((5, 1.5), ("yes", -2), (5, False))
+    for wrong in ([[5]], [[5, "a"]], [[-1, 1]], [5], [["", 1]], {"yes": 1}):
+        with pytest.raises(InvalidRequest, match=r"logit_bias"):
+            _read(kind, logit_bias=wrong)
+
+
+@pytest.mark.parametrize("wrong", [True, 101, -101])
+def test_a_listed_bias_is_a_number_or_false(wrong: object) -> None:
+    with pytest.raises(InvalidRequest, match=r"^logit_bias must be an object .* or false$"):
+        _read("completion", logit_bias=[[5, wrong]])[0].generation()
+
+
+def test_listed_biases_add_up_and_false_bans() -> None:
+    sampling = with_biases(SamplingParams(), [([5], 1.5), ([5, 6], -2.0), ([7], None), ([7, 8], None)])
+    assert (sampling.logit_bias, sampling.bad_words) == ({5: -0.5, 6: -2.0}, ((7,), (8,)))
+    with pytest.raises(InvalidRequest, match=r"^logit_bias adds up to"):
+        with_biases(SamplingParams(), [([5], 60.0), ([5], 60.0)])
+
+
+@pytest.mark.parametrize("kind", ["completion", "chat"])
+def test_log_probabilities_of_a_prompt_are_not_streamed(kind: str) -> None:
+    with pytest.raises(InvalidRequest, match="prompt_logprobs may only be given where stream is false"):
+        _read(kind, prompt_logprobs=0, stream=True)
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_the_repetition_penalty_has_another_servers_name(kind: str) -> None:
+    assert _asked(kind, repeat_penalty=1.5) == _asked(kind, repetition_penalty=1.5, repeat_penalty=1.5)
+    assert _asked(kind, repeat_penalty=1.5)["repetition_penalty"] == 1.5
+    with pytest.raises(InvalidRequest, match=r"^repeat_penalty and repetition_penalty differ"):
+        _read(kind, repeat_penalty=1.5, repetition_penalty=1.2)
+    with pytest.raises(InvalidRequest, match=r"^repeat_penalty must be"):
+        _read(kind, repeat_penalty=0)
+
+
+def test_a_refusal_names_what_may_be_given_instead_if_the_api_has_it() -> None:
+    with pytest.raises(InvalidRequest, match=r"^n_probs is not supported: .*, set it to 0, or give logprobs$"):
+        _read("chat", n_probs=2)
+    with pytest.raises(InvalidRequest, match=r"^n_probs is not supported: leave it out, or set it to 0$"):
+        _read("response", n_probs=2)
 
 
 def test_whole_numbers_with_a_point_are_integers() -> None:
@@ -262,7 +328,7 @@ def strict(shared: Stack) -> Iterator[str]:
     ("more", "message"),
     [
         ({"max_token": 3}, "max_token is no parameter (did you mean max_tokens?)"),
-        ({"keep_alive": None}, "keep_alive is no parameter"),
+        ({"n_threads": None}, "n_threads is no parameter"),
         ({"verbosity": "low"}, 'verbosity is not supported: leave it out, or set it to "medium"'),
         ({"audio": {"voice": "x"}}, "audio is not supported: leave it out, or set it to {}"),
     ],

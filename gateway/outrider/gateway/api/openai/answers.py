@@ -25,6 +25,7 @@ from outrider.gateway.api.openai.json_types import (
     TextChoice,
     UsageBody,
 )
+from outrider.gateway.api.openai.prompt_logprobs import PromptLogprobs, Wanted
 from outrider.gateway.api.openai.thoughts import thinking_form
 from outrider.gateway.api.schema.logprobs import token_name
 from outrider.gateway.ledger.record import Key, Record
@@ -42,7 +43,8 @@ class Shape(msgspec.Struct, frozen=True, tag="chunks"):
     ``types`` are those of each function's parameters.
     With ``include_usage``, the stream ends with its usage; with ``continuous_usage``, each chunk holds the usage so
     far. ``ignored`` names the parameters without effect. An answer with one choice
-    ``shows_metrics`` of its guesses. ``thoughts`` in front of a chat's answers are shown or hidden; else they are text.
+    ``shows_metrics`` of its guesses, and with ``timed`` has its times. ``prompt`` is what an answer that is no stream
+    tells of its prompt. ``thoughts`` in front of a chat's answers are shown or hidden; else they are text.
     ``obfuscated`` chunks tell observers nothing by their sizes and times.
     """
 
@@ -57,6 +59,8 @@ class Shape(msgspec.Struct, frozen=True, tag="chunks"):
     types: tuple[ParameterTypes, ...] = ()
     thoughts: Literal["", "shown", "hidden"] = ""
     obfuscated: bool = False
+    timed: bool = False
+    prompt: Wanted | None = None
 
     def form(self, request_id: str, served: ServedModel) -> Form:
         """The form of the chunks of request ``request_id``, which the model ``served`` answers."""
@@ -98,8 +102,8 @@ class AnswerWriter:
         make = self._form.opening
         return [] if make is None else [self._part([make(index)]) for index in range(len(self._written))]
 
-    def whole(self, frames: Sequence[Frame]) -> Answer:
-        """The whole answer; ``frames`` holds one joined frame for each choice."""
+    def whole(self, frames: Sequence[Frame], prompts: Sequence[PromptLogprobs] = ()) -> Answer:
+        """The whole answer; ``frames`` holds one joined frame for each choice, ``prompts`` what is told of prompts."""
         choices = [self._form.choice(frame, index, 0) for index, frame in enumerate(frames)]
         extras = [self._extra(frame, index) for index, frame in enumerate(frames)]
         extra = extras[0]
@@ -109,6 +113,11 @@ class AnswerWriter:
         extra.ignored = self._ignored
         answer = self._answer(self._form.whole, choices, _usage(_total(frames, self._answers)), extra)
         answer.metrics = self._metrics(frames)
+        for choice, prompt in zip(choices, prompts, strict=False):
+            if isinstance(choice, TextChoice):
+                choice.prompt_logprobs = prompt
+            else:
+                answer.prompt_logprobs = prompts[0]
         return answer
 
     def chunk(
@@ -154,6 +163,11 @@ class AnswerWriter:
         answer = self._part([], _usage(total), extra)
         answer.metrics = self._metrics(frames)
         return answer
+
+    def totals(self, frames: Sequence[Frame]) -> tuple[int, int, Usage]:
+        """Tokens of the prompts and of the answers that end with ``frames``, and their usage."""
+        total = _total(frames, self._answers)
+        return total.prompt_tokens, total.completion_tokens, total
 
     def _metrics(self, frames: Sequence[Frame]) -> RequestMetrics | UnsetType:
         usage = frames[0].usage

@@ -7,10 +7,11 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 import msgspec
 from msgspec import Meta
 from outrider.gateway.api.openai.answers import Shape
+from outrider.gateway.api.openai.prompt_logprobs import Wanted
 from outrider.gateway.api.schema.generation import GenerationBody
 from outrider.gateway.api.schema.ignored import note_part, shown_names
 from outrider.gateway.api.schema.json_schemas import note_unenforced
-from outrider.gateway.api.schema.parameters import read
+from outrider.gateway.api.schema.parameters import UNBOUNDED, read
 from outrider.gateway.api.schema.prompts import MOST_PROMPTS, PROMPTS, TemplateKwargs, chat, prompts
 from outrider.gateway.api.schema.structure import JsonSchemaFormat, ResponseFormat, format_structure, merged_structure
 from outrider.gateway.api.schema.thinking import Effort, Thinking, ThoughtBudget, template_variables
@@ -41,6 +42,8 @@ class Body(GenerationBody, frozen=True, kw_only=True):
     max_tokens: Count | None = None
     max_completion_tokens: Count | None = None
     n: Annotated[int, integers(1, MOST_CHOICES)] = 1
+    prompt_logprobs: Logprobs | None = None
+    timings_per_token: Flag = False
     response_format: ResponseFormat | None = None
     stream_options: Annotated[StreamOptions, Meta(description='an object like {"include_usage": true}')] | None = None
 
@@ -55,12 +58,24 @@ class Body(GenerationBody, frozen=True, kw_only=True):
         return self.include_usage and self.stream_options is not None and self.stream_options.continuous_usage_stats
 
     @property
-    def _obfuscated(self) -> bool:
-        return self.stream_options is not None and self.stream_options.include_obfuscation
+    def _most_tokens(self) -> int | None:
+        most = self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
+        return None if most == UNBOUNDED else most
+
+    def _shape(self, shape: Shape) -> Shape:
+        """``shape`` with what completions and chats add to it alike."""
+        prompt = None if self.prompt_logprobs is None else self._wanted
+        return msgspec.structs.replace(
+            shape,
+            continuous_usage=self.continuous_usage,
+            obfuscated=self.stream_options is not None and self.stream_options.include_obfuscation,
+            timed=self.timings_per_token,
+            prompt=prompt,
+        )
 
     @property
-    def _most_tokens(self) -> int | None:
-        return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
+    def _wanted(self) -> Wanted:
+        return Wanted(self.prompt_logprobs, None)
 
     @property
     def _structure(self) -> Structure | None:
@@ -89,8 +104,10 @@ class CompletionBody(Body, frozen=True, kw_only=True):
         if self.n * (1 + len(more)) > MOST_CHOICES:
             why = f"{1 + len(more)} prompts with n = {self.n} ask for more than {MOST_CHOICES} answers"
             raise InvalidRequest(f"prompt: {why}: send several requests", param="prompt")
-        most = _COMPLETION_TOKENS if self._most_tokens is None else self._most_tokens
-        generation = self._generation(prompt, self._structure, max_tokens=most, logprobs=self.logprobs, echo=self.echo)
+        given = (self.max_tokens, self.max_completion_tokens) != (None, None)
+        most = self._most_tokens if given else _COMPLETION_TOKENS
+        wanted = self._wanted
+        generation = self._generation(prompt, self._structure, max_tokens=most, logprobs=wanted.most, echo=wanted.echo)
         seed = generation.sampling.seed
         return msgspec.structs.replace(
             generation,
@@ -101,10 +118,13 @@ class CompletionBody(Body, frozen=True, kw_only=True):
             ),
         )
 
+    @property
+    def _wanted(self) -> Wanted:
+        return Wanted(self.prompt_logprobs, self.logprobs, self.echo)
+
     def shape(self, ignored: tuple[str, ...]) -> Shape:
         """The form of the answer; the answer names the ``ignored`` parameters."""
-        usage = self.include_usage, self.continuous_usage
-        return Shape("completion", (), self.return_tokens, *usage, ignored, obfuscated=self._obfuscated)
+        return self._shape(Shape("completion", (), self.return_tokens, self.include_usage, ignored=ignored))
 
 
 class ChatBody(Body, frozen=True, kw_only=True):
@@ -140,9 +160,15 @@ class ChatBody(Body, frozen=True, kw_only=True):
         prompt = chat(self.messages, self._variables)
         if rules is not None:
             prompt = msgspec.structs.replace(prompt, tools=template_tools(self.tools))
-        logprobs = self.top_logprobs if self.logprobs else None
-        generation = self._generation(prompt, self._structure, rules, max_tokens=self._most_tokens, logprobs=logprobs)
+        wanted = self._wanted
+        generation = self._generation(
+            prompt, self._structure, rules, max_tokens=self._most_tokens, logprobs=wanted.most, echo=wanted.echo
+        )
         return msgspec.structs.replace(generation, choices=self.n, splits=True, thought_budget=self._thought_budget)
+
+    @property
+    def _wanted(self) -> Wanted:
+        return Wanted(self.prompt_logprobs, self.top_logprobs if self.logprobs else None)
 
     @property
     def _variables(self) -> dict[str, Any] | None:
@@ -161,10 +187,10 @@ class ChatBody(Body, frozen=True, kw_only=True):
         """The form of the answer; the answer names the ``ignored`` parameters."""
         rules = self.call_rules
         bare = rules is not None and rules.bare(format_structure(self.response_format))
-        usage = self.include_usage, self.continuous_usage
         thoughts: Literal["shown", "hidden"] = "shown" if self.include_reasoning else "hidden"
-        told = self.return_tokens, *usage, ignored, bare
-        shape = Shape("chat", (), *told, thoughts=thoughts, obfuscated=self._obfuscated)
+        shape = self._shape(
+            Shape("chat", (), self.return_tokens, self.include_usage, ignored=ignored, bare=bare, thoughts=thoughts)
+        )
         return shape if rules is None else msgspec.structs.replace(shape, functions=rules.names, types=rules.types)
 
 
@@ -205,6 +231,9 @@ def read_body_of_any_kind(parameters: dict[str, Any], ignored: list[str] | None 
     """
     kind = read_completion if parameters.get("messages") is None else read_chat
     body = kind(parameters, ignored)
+    for name in ("prompt_logprobs", "timings_per_token"):
+        if getattr(body, name) not in (None, False):
+            raise InvalidRequest(f"{name} may only be given over HTTP", param=name)
     shape = body.shape(shown_names(ignored))
     return ShapedGeneration(body.generation(), msgspec.structs.replace(shape, include_usage=True))
 
@@ -213,6 +242,8 @@ def _consistent(body: _B, ignored: list[str] | None) -> _B:
     """``body``; raises `InvalidRequest` for parameters that contradict each other."""
     if body.stream_options is not None and not body.stream:
         raise InvalidRequest("stream_options may only be given where stream is true", param="stream_options")
+    if body.prompt_logprobs is not None and body.stream:
+        raise InvalidRequest("prompt_logprobs may only be given where stream is false", param="prompt_logprobs")
     if isinstance(body.response_format, JsonSchemaFormat) and body.response_format.json_schema.description is not None:
         note_part("response_format.json_schema.description", "", ignored)
     if None not in (body.max_tokens, body.max_completion_tokens) and body.max_tokens != body.max_completion_tokens:

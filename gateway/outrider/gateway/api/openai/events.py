@@ -9,7 +9,8 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from outrider.gateway.api.http.sse import Position, Tail, Template, done, event, with_retry
 from outrider.gateway.api.openai.answers import AnswerWriter, Shape
-from outrider.gateway.api.openai.json_types import UsageBody
+from outrider.gateway.api.openai.json_types import Answer, UsageBody
+from outrider.gateway.api.openai.timings import Stopwatch
 from outrider.gateway.errors import error_answer
 from outrider.gateway.request.flight import Flight
 from outrider.gateway.stream.reassembly import join, split
@@ -40,7 +41,8 @@ class EventWriter:
         self._writer = writer = AnswerWriter(shape, flight.key, flight.record)
         self._usage = usage = None if shape.include_usage else UNSET
         self._template: Template | None = None
-        if writer.plain and not shape.continuous_usage:
+        self._watches = [Stopwatch() for _ in start.places] if shape.timed else []
+        if writer.plain and not shape.continuous_usage and not shape.timed:
             self._template = Template(lambda text: writer.text_chunk(text, usage))
         self._openings = self._writer.opening
         self._position = msgspec.structs.replace(start, places=list(start.places), ended=list(start.ended))
@@ -100,7 +102,17 @@ class EventWriter:
             self._position.ended[place] = part.finish is not None
             last = self._position.places[place] == end
             if (chunk := self._writer.chunk(part, place, self._usage_so_far(place), last=last)) is not None:
+                self._time(chunk, place, part)
                 yield event(chunk, self._id)
+
+    def _time(self, chunk: Answer, place: int, frame: Frame) -> None:
+        """Adds the times of a choice so far to a ``chunk`` of it, if the client wants them."""
+        if self._watches:
+            generated = max(0, self._position.places[place])
+            if frame.tokens and generated:
+                self._watches[place].note()
+            prompt = self._flight.record.prompt_tokens[place]
+            chunk.timings = self._watches[place].timings(prompt, generated, frame.usage)
 
     def _usage_so_far(self, place: int) -> UsageBody | UnsetType | None:
         """The usage in a chunk of a choice, which depends on the chunk's last token alone."""

@@ -6,6 +6,8 @@ from typing import Generic, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
+from outrider.gateway.api.openai.prompt_logprobs import PromptLogprobs
+from outrider.gateway.api.openai.timings import Timings
 from outrider.gateway.api.schema.logprobs import ChatLogprobs, TextLogprobs
 from outrider.gateway.api.schema.tools import ToolCall
 
@@ -95,6 +97,7 @@ class TextChoice(msgspec.Struct):
     finish_reason: Finish | None
     index: int = 0
     logprobs: TextLogprobs | None = None
+    prompt_logprobs: PromptLogprobs | UnsetType = UNSET
 
 
 class Delta(msgspec.Struct, omit_defaults=True):
@@ -152,6 +155,8 @@ class AnswerOf(msgspec.Struct, Generic[_C]):
     usage: UsageBody | UnsetType | None = UNSET
     outrider: Extra | UnsetType = UNSET
     metrics: RequestMetrics | UnsetType = UNSET
+    prompt_logprobs: PromptLogprobs | UnsetType = UNSET
+    timings: Timings | UnsetType = UNSET
 
 
 Answer = AnswerOf[Choice]

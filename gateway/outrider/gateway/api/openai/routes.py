@@ -17,6 +17,7 @@ from outrider.gateway.api.openai.answers import AnswerWriter, Shape, encode_shap
 from outrider.gateway.api.openai.bodies import ChatBody, CompletionBody, read_chat, read_completion
 from outrider.gateway.api.openai.events import EventWriter, failure
 from outrider.gateway.api.openai.json_types import Answer
+from outrider.gateway.api.openai.timings import Stopwatch
 from outrider.gateway.api.schema.headers import note_trouble, with_routing_headers, with_timeout_header
 from outrider.gateway.api.schema.ignored import announce
 from outrider.gateway.request.flight import Flight
@@ -88,18 +89,33 @@ class OpenAiRoutes:
         )
 
     async def _whole(self, starting: Awaitable[Flight], shape: Shape) -> Answer:
-        flight = await starting
+        watch, flight = Stopwatch(), await starting
         try:
-            frames = await collect(flight)
+            frames_by_choice = await _collect(flight, watch)
         finally:
             await self._flights.end(flight)
-        return AnswerWriter(shape, flight.key, flight.record).whole(frames)
+        writer = AnswerWriter(shape, flight.key, flight.record)
+        if shape.prompt is None:
+            answer = writer.whole([join(frames) for frames in frames_by_choice])
+        else:
+            prompts, joined = zip(*map(shape.prompt.part, frames_by_choice), strict=True)
+            answer = writer.whole(joined, prompts)
+        if shape.timed:
+            answer.timings = watch.timings(*writer.totals([frames[-1] for frames in frames_by_choice]))
+        return answer
 
 
 async def collect(flight: Flight) -> list[Frame]:
     """One joined frame for each choice of ``flight``."""
+    return [join(frames) for frames in await _collect(flight, Stopwatch())]
+
+
+async def _collect(flight: Flight, watch: Stopwatch) -> list[list[Frame]]:
+    """The frames of each choice; the ``watch`` notes when tokens of answers arrive."""
     frames_by_choice: list[list[Frame]] = [[] for _ in flight.streams]
     async with aclosing(flight.frames()) as batches:
         async for place, frames in batches:
             frames_by_choice[place] += frames
-    return [join(frames) for frames in frames_by_choice]
+            if any(frame.first_index >= 0 and frame.tokens for frame in frames):
+                watch.note()
+    return frames_by_choice

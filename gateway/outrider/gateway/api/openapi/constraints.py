@@ -38,12 +38,21 @@ TURNS: Schema = SOME | {
 }
 TOOLS: Schema = {"type": "array", "items": {"type": "object", "required": ["type"], "properties": {"type": _TEXT}}}
 """Of any type: those that are no functions have no effect."""
-LOGIT_BIAS: Schema = {
+_BIAS: Schema = {"type": "number", "minimum": -MOST_BIAS, "maximum": MOST_BIAS}
+_BIASES: Schema = {
     "type": "object",
     "maxProperties": MOST_BIASES,
     "propertyNames": {"pattern": "^(0|[1-9][0-9]{0,9})$"},
-    "additionalProperties": {"type": "number", "minimum": -MOST_BIAS, "maximum": MOST_BIAS},
+    "additionalProperties": _BIAS,
 }
+_BIASED = {"anyOf": [{"type": "integer", "minimum": 0, "maximum": INT32}, _TEXT | {"minLength": 1, "maxLength": 1000}]}
+_PAIR: Schema = {
+    "type": "array",
+    "prefixItems": [_BIASED, {"anyOf": [_BIAS, {"const": False}]}],
+    "minItems": 2,
+    "maxItems": 2,
+}
+LOGIT_BIAS: Schema = {"anyOf": [_BIASES, {"type": "array", "maxItems": MOST_BIASES, "items": _PAIR}]}
 _NAME: Schema = {"type": "string", "pattern": f"^{NAME.pattern}$"}
 _ID: Schema = {"type": "string", "pattern": "^[0-9a-f]{16}$"}
 PATHS: Mapping[tuple[str, str], Schema] = {

@@ -12,7 +12,7 @@ from outrider.gateway.api.http.edge import guarded
 from outrider.gateway.api.openapi.constraints import COMPONENTS, PATHS
 from outrider.gateway.api.openapi.operations import OPERATIONS, BodySpec, Operation, errors_of
 from outrider.gateway.api.schema.ignored import HEADER
-from outrider.gateway.api.schema.parameters import ABSENT, ANY
+from outrider.gateway.api.schema.parameters import ABSENT, ALIASES, ANY
 from outrider.mesh.errors import OutriderError
 from starlette.routing import Route
 
@@ -91,7 +91,10 @@ class _Schemas:
         altering, idle = spec.unsupported.altering.items(), spec.unsupported.idle.items()
         altering_schemas = {name: _neutral(values) for name, values in altering}
         idle_schemas = {name: _neutral(values if self._strict else ANY) for name, values in idle}
-        return altering_schemas | idle_schemas | supported
+        aliases = {
+            alias: _nullable(schemas[own], ABSENT.get(own, ())) for alias, own in ALIASES.items() if own in schemas
+        }
+        return altering_schemas | idle_schemas | aliases | supported
 
     def body(self, spec: BodySpec) -> dict[str, Any]:
         required = [field.name for field in msgspec.structs.fields(spec.kind) if field.required]

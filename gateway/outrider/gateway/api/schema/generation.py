@@ -5,18 +5,21 @@ from __future__ import annotations
 import secrets
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, structs
+from msgspec import Meta, field, structs
 from outrider.gateway.admission.deadlines import NO_DEADLINES, Deadlines
 from outrider.gateway.api.schema.prompts import Prediction
 from outrider.gateway.api.schema.structure import StructuredOutputs
 from outrider.gateway.request.generation import CallRules, Generation, Prompt, Structure
 from outrider.mesh.errors import InvalidRequest
-from outrider.wire.bounds import MOST_PRIORITY, Flag, integers, integers_from, numbers, numbers_above
+from outrider.wire.bounds import MOST_PRIORITY, Flag, TokenId, integers, integers_from, numbers, numbers_above
 from outrider.wire.sampling import (
     MOST_BAD_WORDS,
+    MOST_BIAS,
+    MOST_BIASES,
     MOST_NODES,
     MOST_STOPS,
     BadWord,
+    Biases,
     Guessing,
     SamplingParams,
     Seed,
@@ -28,6 +31,11 @@ from outrider.wire.sampling import (
 _SEED_BITS = 53  # a returned seed survives clients whose numbers are doubles
 LEFT_TO_MODELS = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
 _MOST_WORDS = MOST_BAD_WORDS // 2
+
+BIASES = (
+    f"an object of up to {MOST_BIASES} token ids with numbers from -{MOST_BIAS} to {MOST_BIAS}, or an array of up to "
+    f"{MOST_BIASES} pairs of a token id or a string with such a number or false"
+)
 
 DAY_MS = 86_400_000
 Milliseconds = Annotated[int, integers(1, DAY_MS)]
@@ -52,6 +60,10 @@ class GenerationBody(SharedParameters, frozen=True, kw_only=True):
         tuple[ShortText | BadWord, ...],
         Meta(max_length=_MOST_WORDS, description=f"an array of up to {_MOST_WORDS} strings or arrays of token ids"),
     ] = ()
+    logit_bias: Annotated[
+        Biases | Annotated[tuple[tuple[TokenId | ShortText, float | bool], ...], Meta(max_length=MOST_BIASES)],
+        Meta(description=BIASES),
+    ] = field(default_factory=dict)  # type: ignore[assignment]
     structured_outputs: (
         Annotated[
             StructuredOutputs, Meta(description="an object with one of json, json_object, regex, choice and grammar")
@@ -98,11 +110,16 @@ class GenerationBody(SharedParameters, frozen=True, kw_only=True):
         """The generation that the body asks for; ``draws`` are sampling parameters that bodies name differently."""
         seed = secrets.randbits(_SEED_BITS) if self.seed is None else self.seed
         stop = (self.stop,) if isinstance(self.stop, str) else self.stop
+        listed: tuple[Any, ...] = ()
+        shared = self
+        if isinstance(self.logit_bias, tuple):
+            listed, shared = self.logit_bias, structs.replace(self, logit_bias={})
         return Generation(
             model=self.model,
             prompt=prompt,
-            sampling=SamplingParams.of(self, seed=seed, stop=stop, **draws),
+            sampling=SamplingParams.of(shared, seed=seed, stop=stop, **draws),
             bad_words=self.bad_words,
+            biases=tuple(map(_bias, listed)),
             structure=structure if call_rules is None else self._text_structure(call_rules, structure),
             speculation=self._speculation(),
             priority=-self.priority,
@@ -130,3 +147,11 @@ class GenerationBody(SharedParameters, frozen=True, kw_only=True):
     def _speculation(self) -> Speculation:
         options = {"off": True} if isinstance(self.speculation, str) else structs.asdict(self.speculation)
         return Speculation(**options, return_drafts=self.return_drafts)
+
+
+def _bias(pair: tuple[int | str, float | bool]) -> tuple[int | str, float | None]:
+    """A pair of llama-server's ``logit_bias``; a bias of None bans."""
+    what, bias = pair
+    if bias is True or abs(bias) > MOST_BIAS:
+        raise InvalidRequest(f"logit_bias must be {BIASES}", param="logit_bias")
+    return what, None if bias is False else bias

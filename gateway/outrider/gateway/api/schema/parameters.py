@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Any, TypeVar
 
 import msgspec
 from outrider.mesh.config.fields import nearest
 from outrider.mesh.errors import InvalidRequest
-from outrider.wire.bounds import OutOfBounds, checked, describe, hints_of
+from outrider.wire.bounds import INT32, OutOfBounds, checked, describe, hints_of
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -25,16 +25,27 @@ ABSENT: dict[str, tuple[Any, ...]] = {
 }
 """Values with which clients of other servers leave a parameter out. Null does so for every parameter."""
 
+ALIASES = {"n_predict": "max_tokens", "num_predict": "max_tokens", "repeat_penalty": "repetition_penalty"}
+"""Names that llama-server and Ollama have for parameters, in bodies with those parameters."""
+UNBOUNDED = INT32
+"""``max_tokens`` of -1 under its names in ``ALIASES``: as many as the context has room for."""
+
 
 class UnsupportedParameters(msgspec.Struct, frozen=True):
     """Known parameters that are not supported, each with its neutral values.
 
     Another value of an ``altering`` parameter would change the answer if it were supported; another value of an
-    ``idle`` parameter would not.
+    ``idle`` parameter would not. ``instead`` is what may be given in the place of a parameter.
     """
 
     altering: Mapping[str, tuple[Any, ...]] = {}
     idle: Mapping[str, tuple[Any, ...]] = {}
+    instead: Mapping[str, str] = {}
+
+    def substitute(self, name: str, names: Collection[str]) -> str:
+        """What may be given in the place of ``name``, where it is no name or one of ``names``; else empty."""
+        other = self.instead.get(name, "")
+        return other if other in names or " " in other else ""
 
 
 _NONE_UNSUPPORTED = UnsupportedParameters()
@@ -66,11 +77,17 @@ def _read_each(
     """As `read`, one parameter at a time: this is slow, but finds the parameter that is wrong."""
     hints = hints_of(kind)
     values: dict[str, Any] = {}
+    given: dict[str, str] = {}
     for name, value in raw.items():
-        if name not in hints:
+        own = other if (other := ALIASES.get(name)) in hints else name
+        if own not in hints:
             _handle_unsupported(name, value, [*hints], unsupported, ignored)
         elif value is not None and not _is_one_of(value := _integral(value), ABSENT.get(name, ())):
-            values[name] = convert(name, value, hints[name])
+            unbounded = own != name and own == "max_tokens" and value == -1
+            value = UNBOUNDED if unbounded else convert(name, value, hints[own])
+            if values.setdefault(own, value) != value:
+                raise InvalidRequest(f"{given[own]} and {name} differ: give one of them", param=name)
+            given[own] = name
     for name in _required(kind):
         if name not in values:
             raise _missing(name, hints[name], ignored)
@@ -88,7 +105,7 @@ def _handle_unsupported(
     if value is None:
         return
     if altering is not None:
-        _require_neutral(name, value, altering)
+        _require_neutral(name, value, altering, unsupported.substitute(name, names))
     elif ignored is None:
         _require_neutral(name, value, idle or ())
     elif not _is_one_of(value, idle or ()):
@@ -172,7 +189,8 @@ def convert(name: str, value: Any, hint: Any, *, strict: bool = True) -> Any:
         raise InvalidRequest(str(error), param=error.param) from None
 
 
-def _require_neutral(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
+def _require_neutral(name: str, value: Any, allowed: tuple[Any, ...], instead: str = "") -> None:
     if allowed is not ANY and not _is_one_of(value, allowed):
         shown = " or ".join(msgspec.json.encode(neutral).decode() for neutral in allowed)
-        raise InvalidRequest(f"{name} is not supported: leave it out, or set it to {shown}", param=name)
+        otherwise = f", set it to {shown}, or give {instead}" if instead else f", or set it to {shown}"
+        raise InvalidRequest(f"{name} is not supported: leave it out{otherwise}", param=name)

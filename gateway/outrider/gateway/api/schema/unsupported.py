@@ -1,4 +1,7 @@
-"""Known parameters of OpenAI's API, and of other servers, that are not supported."""
+"""Known parameters of OpenAI, vLLM, llama-server and Ollama that are not supported: refused, or named and ignored.
+
+`outrider.gateway.api.openapi.parameter_table` lists them with those that are honoured (docs/parameters.md).
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from outrider.gateway.api.schema.parameters import ANY, UnsupportedParameters
 
 _NULL = (None,)
 _OFF = (False,)
+_ZERO = (0,)
 _ONE = (1,)
 
 _DRAWS: dict[str, tuple[Any, ...]] = {
@@ -16,13 +20,39 @@ _DRAWS: dict[str, tuple[Any, ...]] = {
     "length_penalty": _ONE,
     "typical_p": _ONE,
     "tfs_z": _ONE,
-    "top_a": (0,),
-    "mirostat": (0,),
-    "dry_multiplier": (0,),
-    "xtc_probability": (0,),
-    "dynatemp_range": (0,),
-    "allowed_token_ids": _NULL,
+    "top_a": _ZERO,
+    "top_n_sigma": (-1, 0),
+    "min_keep": (0, 1),
+    "mirostat": _ZERO,
+    "dry_multiplier": _ZERO,
+    "xtc_probability": _ZERO,
+    "dynatemp_range": _ZERO,
+    "adaptive_target": (-1,),
+    "samplers": _NULL,
+    "penalize_nl": (True,),
+    "penalize_newline": (True,),
+    "n_indent": _ZERO,
+    "lora": ([],),
     "logits_processors": ([],),
+    "watermarking": _OFF,
+    "repetition_detection": _NULL,
+    "vllm_xargs": ({},),
+}
+_OUTPUTS: dict[str, tuple[Any, ...]] = {
+    "n_cmpl": _ONE,
+    "t_max_predict_ms": (0, -1),
+    "n_probs": _ZERO,
+    "post_sampling_probs": _OFF,
+    "response_fields": ([],),
+    "reasoning_format": ("auto", "deepseek"),
+    "reasoning_in_content": _OFF,
+    "reasoning_budget_tokens": (-1,),
+    "thinking_forced_open": _OFF,
+    "parse_tool_calls": (True,),
+    "think": _NULL,
+    "logprob_token_ids": _NULL,
+    "return_tokens_as_token_ids": _OFF,
+    "return_prompt_text": _OFF,
 }
 _FORMS: dict[str, tuple[Any, ...]] = {
     "guided_json": _NULL,
@@ -55,25 +85,69 @@ _PROMPTS: dict[str, tuple[Any, ...]] = {
     "template": ("",),
     "continue_final_message": _OFF,
     "add_generation_prompt": (True,),
-    "include_stop_str_in_output": _OFF,
-    "skip_special_tokens": (True,),
-    "prompt_logprobs": _NULL,
+    "media_io_kwargs": ({},),
+    "options": ({},),
+    "raw": _OFF,
+    "context": ([],),
 }
-_ALTERING = _DRAWS | _FORMS | _PROMPTS
+_ALTERING = _DRAWS | _OUTPUTS | _FORMS | _PROMPTS
+_OF_OPENAI: dict[str, tuple[Any, ...]] = {"prompt_logprobs": _NULL, "timings_per_token": _OFF}
 _IN_CHATS: dict[str, tuple[Any, ...]] = {"add_special_tokens": _OFF, "parse_special_tokens": _OFF}
 _OF_RESPONSES: dict[str, tuple[Any, ...]] = {"input": _NULL, "instructions": ("",)}
-_IDLE: dict[str, tuple[Any, ...]] = {
+_WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
+    "mirostat_tau": (5,),
+    "mirostat_eta": (0.1,),
+    "dry_base": (1.75,),
+    "dry_allowed_length": (2,),
+    "dry_penalty_last_n": (-1, 64),
+    "dry_sequence_breakers": (["\n", ":", '"', "*"],),
+    "xtc_threshold": (0.1,),
+    "dynatemp_exponent": _ONE,
+    "adaptive_decay": (0.9,),
+    "spaces_between_special_tokens": (True,),
+    "return_progress": _OFF,
+    "stream_interval": _ONE,
+    "cache_prompt": (True,),
+    "id_slot": (-1,),
+    "n_keep": ANY,
+    "n_discard": ANY,
+    "num_ctx": ANY,
+    "num_keep": ANY,
+    "keep_alive": ANY,
+    "request_id": ANY,
+    "session_id": ANY,
+    "kv_transfer_params": ANY,
+}
+"""Of sampling that is refused, of tokenizers' slow form, and of how a server works."""
+_IDLE: dict[str, tuple[Any, ...]] = _WITHOUT_EFFECT | {
     "metadata": ANY,
     "safety_identifier": ANY,
     "store": _OFF,
     "service_tier": ("auto", "default"),
 }
+_INSTEAD: dict[str, str] = {
+    "max_tokens": "max_output_tokens",
+    "max_completion_tokens": "max_output_tokens",
+    "n_predict": "max_output_tokens",
+    "num_predict": "max_output_tokens",
+    "n_cmpl": "n",
+    "t_max_predict_ms": "timeout_ms",
+    "n_probs": "logprobs",
+    "logprob_token_ids": "logprobs",
+    "reasoning_format": "include_reasoning",
+    "reasoning_budget_tokens": "thinking_token_budget",
+    "think": "enable_thinking",
+    "return_tokens_as_token_ids": "return_tokens",
+    "options": "its members as parameters of the request",
+}
+"""What a client may give in the place of a refused parameter."""
 
 COMPLETION = UnsupportedParameters(
     altering=_ALTERING
     | _OF_RESPONSES
     | {"suffix": ("",), "messages": ([],), "tools": ([],), "functions": ([],), "top_logprobs": (0,)},
     idle=_IDLE,
+    instead=_INSTEAD,
 )
 CHAT = UnsupportedParameters(
     altering=_ALTERING
@@ -87,15 +161,19 @@ CHAT = UnsupportedParameters(
         "function_call": ("none", "auto"),
     },
     idle=_IDLE | {"verbosity": ("medium",)},
+    instead=_INSTEAD,
 )
 RESPONSE = UnsupportedParameters(
     altering=_ALTERING
     | {
         **_IN_CHATS,
+        **_OF_OPENAI,
         "messages": ([],),
         "response_format": ({"type": "text"},),
         "max_tokens": _NULL,
         "max_completion_tokens": _NULL,
+        "n_predict": (-1,),
+        "num_predict": (-1,),
         "n": _ONE,
         "logprobs": _OFF,
         "echo": _OFF,
@@ -105,7 +183,8 @@ RESPONSE = UnsupportedParameters(
         "moderation": _NULL,
         "prompt": _NULL,
     },
-    idle={
+    idle=_WITHOUT_EFFECT
+    | {
         "safety_identifier": ANY,
         "prompt_cache_retention": ANY,
         "service_tier": ("auto", "default"),
@@ -114,10 +193,12 @@ RESPONSE = UnsupportedParameters(
         "max_tool_calls": ANY,
         "truncation": ("disabled",),
     },
+    instead=_INSTEAD,
 )
 MESSAGES = UnsupportedParameters(
     altering={
         **{name: values for name, values in _ALTERING.items() if name != "system"},
+        **_OF_OPENAI,
         "max_completion_tokens": _NULL,
         "response_format": _NULL,
         "output_format": _NULL,
@@ -125,13 +206,15 @@ MESSAGES = UnsupportedParameters(
         "container": _NULL,
         "mcp_servers": ([],),
     },
-    idle={
+    idle=_WITHOUT_EFFECT
+    | {
         "context_management": ANY,
         "diagnostics": ANY,
         "inference_geo": ANY,
         "service_tier": ("auto", "standard_only"),
         "speed": ("standard",),
     },
+    instead=_INSTEAD,
 )
 TOKENIZE = UnsupportedParameters(
     altering={
