@@ -28,6 +28,7 @@ def traces(size: Callable[[random.Random], int], pause: Callable[[random.Random]
 def test_sizes_of_texts_tell_prompts_apart() -> None:
     seen = judge(traces(lambda dice: 300 + dice.randrange(20), lambda dice: 0.03), "plain").accuracy
     assert seen["sizes"] == seen["all"] == 1
+    assert seen["text"] > 0.5
     assert seen["times"] < 0.2
 
 

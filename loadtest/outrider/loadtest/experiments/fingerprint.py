@@ -24,8 +24,11 @@ from outrider.measure import local_mesh
 from outrider.measure.load.prompts import held_out
 
 WAYS = ("plain", "plain again", "obfuscated")
-VIEWS = ("sizes", "times", "totals", "all")
-"""What the observer looks at: the sizes of the first pieces, the times between them, or the sums of a stream."""
+VIEWS = ("sizes", "times", "totals", "all", "text")
+"""What the observer looks at: the sizes of the first pieces, the times between them, sums of a stream, all of these, or
+the bytes of its text: what is left of the sizes without the constant part of each event."""
+_LEAST = 200
+"""Bytes that every chunk has; a smaller piece holds none."""
 _LENGTH = 128
 _ALONE = {"ignore_eos": True, "coalesce": False, "speculation": {"private": True}}
 """Parameters by which no answer depends on the one before."""
@@ -46,12 +49,15 @@ class Trace(msgspec.Struct, frozen=True):
     finished_s: float
 
 
-def features(trace: Trace, view: str) -> NDArray[np.float64]:
-    """The numbers by which ``view`` compares a trace with others."""
+def features(trace: Trace, view: str, constant: int) -> NDArray[np.float64]:
+    """The numbers by which ``view`` compares a trace with others; an event is ``constant`` bytes and its text."""
     times = np.diff(np.array([0.0, *trace.times]))
     sizes = np.array(trace.sizes, float)
     padded = [np.pad(values[:_LENGTH], (0, max(0, _LENGTH - len(values)))) for values in (sizes, times)]
     totals = np.array([len(sizes), sizes.sum(), trace.times[-1], trace.times[0]])
+    chunks = sizes[sizes >= constant]
+    if view == "text":
+        return np.array([(chunks - constant * np.floor(chunks / constant)).sum()])
     return {"sizes": padded[0], "times": padded[1], "totals": totals, "all": np.concatenate([*padded, totals])}[view]
 
 
@@ -60,13 +66,14 @@ def accuracy(train: Sequence[Trace], held: Sequence[Trace], view: str) -> float:
 
     Features have their mean and deviation in ``train`` taken out; the distance is the sum of absolute differences.
     """
-    known = np.array([features(trace, view) for trace in train])
+    constant = min(size for trace in train for size in trace.sizes if size >= _LEAST)
+    known = np.array([features(trace, view, constant) for trace in train])
     mean, deviation = known.mean(0), known.std(0)
     deviation[deviation < 1e-9] = np.inf
     known = (known - mean) / deviation
     right = 0
     for trace in held:
-        distances = np.abs(known - (features(trace, view) - mean) / deviation).sum(1)
+        distances = np.abs(known - (features(trace, view, constant) - mean) / deviation).sum(1)
         right += train[int(distances.argmin())].prompt == trace.prompt
     return right / len(held)
 
