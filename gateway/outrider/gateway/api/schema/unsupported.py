@@ -60,6 +60,13 @@ _PROMPTS: dict[str, tuple[Any, ...]] = {
     "prompt_logprobs": _NULL,
 }
 _ALTERING = _DRAWS | _FORMS | _PROMPTS
+_IN_OPENAIS = {
+    *("grammar", "json_schema", "guided_json", "guided_regex", "guided_choice", "guided_grammar"),
+    "truncate_prompt_tokens",
+}
+"""Those of `_ALTERING` that completions and chats honour."""
+_OF_TEMPLATES = {"chat_template", "documents", "continue_final_message", "add_generation_prompt"}
+"""Those that chats honour."""
 _IN_CHATS: dict[str, tuple[Any, ...]] = {"add_special_tokens": _OFF, "parse_special_tokens": _OFF}
 _OF_RESPONSES: dict[str, tuple[Any, ...]] = {"input": _NULL, "instructions": ("",)}
 _IDLE: dict[str, tuple[Any, ...]] = {
@@ -69,14 +76,19 @@ _IDLE: dict[str, tuple[Any, ...]] = {
     "service_tier": ("auto", "default"),
 }
 
+
+def _without(honoured: set[str]) -> dict[str, tuple[Any, ...]]:
+    return {name: values for name, values in _ALTERING.items() if name not in honoured}
+
+
 COMPLETION = UnsupportedParameters(
-    altering=_ALTERING
+    altering=_without(_IN_OPENAIS | {"best_of"})
     | _OF_RESPONSES
-    | {"suffix": ("",), "messages": ([],), "tools": ([],), "functions": ([],), "top_logprobs": (0,)},
+    | {"messages": ([],), "tools": ([],), "functions": ([],), "top_logprobs": (0,)},
     idle=_IDLE,
 )
 CHAT = UnsupportedParameters(
-    altering=_ALTERING
+    altering=_without(_IN_OPENAIS | _OF_TEMPLATES)
     | _OF_RESPONSES
     | {
         **_IN_CHATS,
