@@ -20,6 +20,8 @@ from msgspec import inspect
 REPOSITORY = Path(__file__).parents[2]
 END = 0
 """The end-of-text id of the model that these parameters are tried with."""
+INFILLING = ["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"]
+"""Tokens with which that model fills in what lies before a suffix."""
 EXTRA, VARIABLE = "<|endoftext|>", "shout"
 """The text that the model's tokenizer puts before texts, and a variable of the model's template."""
 
@@ -194,6 +196,7 @@ SHARED: dict[str, Effect] = {
     "timeout_ms": Effect(600_000, shows=Shows.REQUEST),
     "user": Effect("a", shows=Shows.PLACE),
     "prompt_cache_key": Effect("a", shows=Shows.PLACE),
+    "cache_salt": Effect("a", shows=Shows.REQUEST),
     "coalesce": Effect(
         False,
         test="tests/gateway/stream/test_sharing.py::"
@@ -212,10 +215,19 @@ OPENAI: dict[str, Effect] = SHARED | {
     "stream_options.continuous_usage_stats": Effect(True, STREAMED),
     "stream_options.include_obfuscation": OBFUSCATED,
     "response_format": Effect({"type": "json_object"}),
+    "response_format.schema": Effect(SCHEMA, {"response_format": {"type": "json_object"}}),
     "response_format.json_schema.schema": Effect({"type": "integer"}, {"response_format": FORMAT}),
     "response_format.json_schema.strict": Effect(True, {"response_format": LOOSE_FORMAT}, refused=400),
     "response_format.json_schema.name": Effect("b", {"response_format": FORMAT}, Shows.NOWHERE),
     "response_format.json_schema.description": Effect("b", {"response_format": FORMAT}, Shows.IGNORED),
+    "grammar": Effect('root ::= "a" "b"'),
+    "json_schema": Effect(SCHEMA),
+    "guided_json": Effect(SCHEMA),
+    "guided_regex": Effect("[ab]{3}"),
+    "guided_choice": Effect(["yes", "no"]),
+    "guided_grammar": Effect('start: "a" "b"'),
+    "truncate_prompt_tokens": Effect(2),
+    "return_token_ids": Effect(True),
 }
 """Of completions and chats."""
 
@@ -223,11 +235,14 @@ COMPLETION: dict[str, Effect] = OPENAI | {
     "prompt": Effect("class A"),
     "logprobs": Effect(2),
     "echo": Effect(True),
+    "suffix": Effect("return"),
+    "best_of": Effect(4),
     "add_special_tokens": Effect(False),
     "parse_special_tokens": Effect(False, {"prompt": f"a{EXTRA}b"}),
 }
 
 CHAT: dict[str, Effect] = OPENAI | {
+    "response_format.schema": Effect(SCHEMA, {"response_format": {"type": "json_object"}, "enable_thinking": False}),
     "messages": Effect(HI),
     "logprobs": Effect(True),
     "top_logprobs": Effect(2, {"logprobs": True}),
@@ -245,6 +260,10 @@ CHAT: dict[str, Effect] = OPENAI | {
     "tool_choice.allowed_tools.tools": Effect(TOOLS_ALLOWED[1:], ALLOWED, Shows.REQUEST),
     "parallel_tool_calls": Effect(False, CALLED, Shows.REQUEST),
     "chat_template_kwargs": Effect({VARIABLE: True}),
+    "chat_template": Effect("{{ messages[0].content }}"),
+    "documents": Effect([{"title": "a", "text": "b"}]),
+    "add_generation_prompt": Effect(False),
+    "continue_final_message": Effect(True),
     "reasoning_effort": Effect("low"),
     "enable_thinking": Effect(True),
     "thinking.type": Effect("disabled", THINKS),

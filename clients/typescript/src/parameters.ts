@@ -19,7 +19,8 @@ export interface Tool {
 }
 
 export type ResponseFormat =
-  | { type: "text" | "json_object" }
+  | { type: "text" }
+  | { type: "json_object"; schema?: Record<string, unknown> }
   | {
       type: "json_schema";
       json_schema: { name: string; schema: Record<string, unknown>; description?: string; strict?: boolean };
@@ -68,6 +69,7 @@ export interface Common {
   prediction: Prediction;
   user: string;
   prompt_cache_key: string;
+  cache_salt: string;
   return_tokens: boolean;
   return_drafts: boolean;
 }
@@ -81,6 +83,14 @@ export interface Generating extends Common {
   timings_per_token: boolean;
   response_format: ResponseFormat;
   stream_options: { include_usage?: boolean; include_obfuscation?: boolean };
+  grammar: string;
+  json_schema: Record<string, unknown> | string;
+  guided_json: Record<string, unknown> | string;
+  guided_regex: string;
+  guided_choice: string[];
+  guided_grammar: string;
+  truncate_prompt_tokens: number;
+  return_token_ids: boolean;
 }
 
 /** Parameters of `POST /v1/completions`. */
@@ -88,6 +98,8 @@ export type CompletionParameters = Maybe<
   Generating & {
     logprobs: number;
     echo: boolean;
+    suffix: string;
+    best_of: number;
     add_special_tokens: boolean;
     parse_special_tokens: boolean;
   }
@@ -105,6 +117,10 @@ export type ChatParameters = Maybe<
     tool_choice: "auto" | "none" | "required" | { type: "function"; function: { name: string } };
     parallel_tool_calls: boolean;
     chat_template_kwargs: Record<string, unknown>;
+    chat_template: string;
+    documents: Record<string, unknown>[];
+    add_generation_prompt: boolean;
+    continue_final_message: boolean;
     reasoning_effort: Effort;
     enable_thinking: boolean;
     thinking: { type: "enabled" | "disabled"; budget_tokens?: number };

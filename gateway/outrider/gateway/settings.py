@@ -112,6 +112,9 @@ class GatewaySettings(MeasuringSettings, kw_only=True, frozen=True):
         bool,
         Meta(description="let grammars of clients name special tokens, where neither tenant nor key has that limit"),
     ] = False
+    chat_templates: Annotated[
+        bool, Meta(description="let requests bring a chat_template, a program that tokenizers run within bounds")
+    ] = False
     max_body_bytes: Annotated[int, Meta(ge=1024, description="most bytes of a request's body")] = 8 << 20
     max_header_bytes: Annotated[
         int, Meta(ge=4096, le=1 << 20, description="most bytes of a request's line and headers")

@@ -21,11 +21,11 @@ _PLACE = re.compile(r"messages\[[\w.\[\]]+")
 
 def size(request: pb.EncodeRequest) -> int:
     """Characters of text in ``request``: a measure of the cost of encoding it."""
-    return sum(len(item.text) + _size(item.chat) for item in request.inputs)
+    return sum(len(item.text) + len(item.suffix) + _size(item.chat) for item in request.inputs)
 
 
 def _size(chat: pb.Chat) -> int:
-    return len(chat.messages_json) + len(chat.tools_json) + len(chat.template_kwargs_json)
+    return len(chat.messages_json) + len(chat.tools_json) + len(chat.template_kwargs_json) + len(chat.template)
 
 
 def begin(tokenizer: Tokenizer, request: pb.EncodeRequest) -> Future[list[Part]] | None:
@@ -89,7 +89,11 @@ class _Encoder:
         return ids
 
     def _text(self, item: pb.EncodeInput, param: str) -> list[int]:
-        self._refuse_early(item.text, param)
+        self._refuse_early(item.text + item.suffix, param)
+        if item.HasField("suffix"):
+            return self._tokenizer.encode_infill(
+                item.text, item.suffix, parse_special=item.parse_special, add_special=item.add_special
+            )
         return self._tokenizer.encode(item.text, parse_special=item.parse_special, add_special=item.add_special)
 
     def _chat(self, chat: pb.Chat) -> list[int]:
@@ -112,11 +116,12 @@ class _Encoder:
         return InvalidRequest(f"{param}: {tokens} tokens are over the limit of {self._limit} tokens", param=param)
 
 
-def _read(chat: pb.Chat) -> tuple[Sequence[Any], Sequence[Any] | None, bool, dict[str, Any] | None]:
+def _read(chat: pb.Chat) -> tuple[Sequence[Any], Sequence[Any] | None, bool, dict[str, Any] | None, bool, str]:
     """The arguments of `Tokenizer.chat_parts`."""
     messages, tools = _json_list(chat.messages_json, "messages"), _json_list(chat.tools_json or "[]", "tools")
     variables = _json_object(chat.template_kwargs_json or "{}", "chat_template_kwargs")
-    return messages, tools or None, chat.add_generation_prompt, variables or None
+    asked = chat.add_generation_prompt, variables or None, chat.continue_final_message
+    return messages, tools or None, *asked, chat.template
 
 
 def _json_list(text: str, param: str) -> Sequence[Any]:

@@ -106,6 +106,7 @@ class TokenizerService(Service, pb_grpc.TokenizerServicer):
             "calls": self._calls,
             "thoughts": self._thoughts,
             "sampling": [*self._sampling.items()],
+            "infill_ends": None if self._tokenizer.infill is None else self._tokenizer.infill.ends,
         }
 
     async def Encode(self, request: pb.EncodeRequest, context: grpc.aio.ServicerContext) -> pb.EncodeResponse:  # noqa: N802

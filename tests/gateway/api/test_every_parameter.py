@@ -24,6 +24,7 @@ from tests.gateway.parameters import (
     COMPLETION,
     END,
     EXTRA,
+    INFILLING,
     RESPONSE,
     VARIABLE,
     Effect,
@@ -49,7 +50,8 @@ OPENING = (
     "{{ reasoning_effort }}{% if enable_thinking %}<think>\n"
     "{% elif enable_thinking is defined %}<think>\n\n</think>\n\n{% endif %}"
 )
-TEMPLATE = f"{{{{ {VARIABLE} }}}}{{% if tools %}}{{{{ tools | tojson }}}}{{% endif %}}{CHATML}{OPENING}"
+TOLD = "{{ documents or '' }}{% if tools %}{{ tools | tojson }}{% endif %}"
+TEMPLATE = f"{{{{ {VARIABLE} }}}}{TOLD}{CHATML}{OPENING}"
 EACH_DIFFERS = {"id", "item_id", "call_id", "created", "created_at", "seed"}
 COSTS = {"steps", "verifier", "guessed_by"} | {
     f"{of}_tokens_details" for of in ("prompt", "completion", "input", "output")
@@ -135,13 +137,14 @@ class Apis:
 def apis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apis]:
     """The APIs of a mesh whose model has special tokens around texts, and variables in its template."""
     directory, made = tmp_path_factory.mktemp("models") / "toy", byte_level()
+    made.add_tokens(INFILLING)
     made.post_processor = TemplateProcessing(single=f"{EXTRA} $A", special_tokens=[(EXTRA, END)])
     save_toy(directory, made.get_vocab_size(), context=1024)
     config = json.loads((directory / "config.json").read_text()) | {"eos_token_id": END}
     write(directory, made, chat_template=TEMPLATE)
     (directory / "config.json").write_text(json.dumps(config))
     with stack(directory, tmp_path_factory.mktemp("logs"), stores=True) as mesh:
-        mesh.add("gateway", port=mesh.port, nats_door="false", router_options='{"sticky": true}')
+        mesh.add("gateway", port=mesh.port, nats_door="false", chat_templates="true", router_options='{"sticky": true}')
         mesh.add_model("tokenizer")
         noted = [
             mesh.add_model("verifier", instance=name, drafters='["ngram"]', latch=None, program=noting.PROGRAM)

@@ -39,7 +39,12 @@ TRIED = {
     for name, effect in effects.items()
 }
 TYPES = [REPOSITORY / "clients/typescript/src" / file for file in ("parameters.ts", "responses.ts")]
-NOT_OVER_GRPC = {"stream", "user", "prompt_cache_key", "chat_template_kwargs", "thinking"}
+NOT_OVER_GRPC = {
+    *("stream", "user", "prompt_cache_key", "cache_salt", "chat_template_kwargs", "thinking"),
+    *("suffix", "best_of", "truncate_prompt_tokens", "return_token_ids", "json_schema", "grammar"),
+    *("guided_json", "guided_regex", "guided_choice", "guided_grammar"),
+    *("chat_template", "documents", "add_generation_prompt", "continue_final_message"),
+}
 OF_THE_MODEL = "sampling.thought."
 """Fields that gateways set and clients do not."""
 NO_FIELD = {f"response_format.json_schema.{name}" for name in ("name", "description", "strict")}

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19outrider/v1/kvcache.proto\x12\x0boutrider.v1\"\x1d\n\rLookupRequest\x12\x0c\n\x04keys\x18\x01 \x03(\x0c\"!\n\x0eLookupResponse\x12\x0f\n\x07leading\x18\x01 \x01(\x05\"\x8f\x01\n\x04Page\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\x12\x10\n\x08\x63hecksum\x18\x03 \x01(\x07\x12\x0e\n\x06tokens\x18\x04 \x01(\x05\x12\r\n\x05index\x18\x05 \x01(\x05\x12\x0f\n\x07seconds\x18\x06 \x01(\x02\x12\x0e\n\x06offset\x18\x07 \x01(\x04\x12\x0c\n\x04size\x18\x08 \x01(\x04\x12\x0c\n\x04tier\x18\t \x01(\t\"S\n\x0c\x46\x65tchRequest\x12\x0c\n\x04keys\x18\x01 \x03(\x0c\x12\x0e\n\x06shared\x18\x02 \x01(\x08\x12%\n\x07prefill\x18\x03 \x01(\x0b\x32\x14.outrider.v1.Prefill\"\x90\x01\n\x07Prefill\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x0e\n\x06tokens\x18\x02 \x01(\x0c\x12\r\n\x05\x66irst\x18\x03 \x01(\x05\x12\x10\n\x08priority\x18\x04 \x01(\x05\x12\x13\n\x06weight\x18\x05 \x01(\x01H\x00\x88\x01\x01\x12\x11\n\twithin_ms\x18\x06 \x01(\x05\x12\x11\n\tresidency\x18\x07 \x03(\tB\t\n\x07_weight\"@\n\rFetchResponse\x12 \n\x05pages\x18\x01 \x03(\x0b\x32\x11.outrider.v1.Page\x12\r\n\x05lease\x18\x02 \x01(\x04\"\x1f\n\x0eReleaseRequest\x12\r\n\x05lease\x18\x01 \x01(\x04\"\x11\n\x0fReleaseResponse\"@\n\x0cStoreRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12 \n\x05pages\x18\x02 \x03(\x0b\x32\x11.outrider.v1.Page\"\x1f\n\rStoreResponse\x12\x0e\n\x06stored\x18\x01 \x01(\x05\x32\x96\x02\n\x07KvCache\x12\x41\n\x06Lookup\x12\x1a.outrider.v1.LookupRequest\x1a\x1b.outrider.v1.LookupResponse\x12@\n\x05\x46\x65tch\x12\x19.outrider.v1.FetchRequest\x1a\x1a.outrider.v1.FetchResponse0\x01\x12\x44\n\x07Release\x12\x1b.outrider.v1.ReleaseRequest\x1a\x1c.outrider.v1.ReleaseResponse\x12@\n\x05Store\x12\x19.outrider.v1.StoreRequest\x1a\x1a.outrider.v1.StoreResponse(\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19outrider/v1/kvcache.proto\x12\x0boutrider.v1\"\x1d\n\rLookupRequest\x12\x0c\n\x04keys\x18\x01 \x03(\x0c\"!\n\x0eLookupResponse\x12\x0f\n\x07leading\x18\x01 \x01(\x05\"\x8f\x01\n\x04Page\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\x12\x10\n\x08\x63hecksum\x18\x03 \x01(\x07\x12\x0e\n\x06tokens\x18\x04 \x01(\x05\x12\r\n\x05index\x18\x05 \x01(\x05\x12\x0f\n\x07seconds\x18\x06 \x01(\x02\x12\x0e\n\x06offset\x18\x07 \x01(\x04\x12\x0c\n\x04size\x18\x08 \x01(\x04\x12\x0c\n\x04tier\x18\t \x01(\t\"S\n\x0c\x46\x65tchRequest\x12\x0c\n\x04keys\x18\x01 \x03(\x0c\x12\x0e\n\x06shared\x18\x02 \x01(\x08\x12%\n\x07prefill\x18\x03 \x01(\x0b\x32\x14.outrider.v1.Prefill\"\xa4\x01\n\x07Prefill\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x0e\n\x06tokens\x18\x02 \x01(\x0c\x12\r\n\x05\x66irst\x18\x03 \x01(\x05\x12\x10\n\x08priority\x18\x04 \x01(\x05\x12\x13\n\x06weight\x18\x05 \x01(\x01H\x00\x88\x01\x01\x12\x11\n\twithin_ms\x18\x06 \x01(\x05\x12\x11\n\tresidency\x18\x07 \x03(\t\x12\x12\n\ncache_salt\x18\x08 \x01(\tB\t\n\x07_weight\"@\n\rFetchResponse\x12 \n\x05pages\x18\x01 \x03(\x0b\x32\x11.outrider.v1.Page\x12\r\n\x05lease\x18\x02 \x01(\x04\"\x1f\n\x0eReleaseRequest\x12\r\n\x05lease\x18\x01 \x01(\x04\"\x11\n\x0fReleaseResponse\"@\n\x0cStoreRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12 \n\x05pages\x18\x02 \x03(\x0b\x32\x11.outrider.v1.Page\"\x1f\n\rStoreResponse\x12\x0e\n\x06stored\x18\x01 \x01(\x05\x32\x96\x02\n\x07KvCache\x12\x41\n\x06Lookup\x12\x1a.outrider.v1.LookupRequest\x1a\x1b.outrider.v1.LookupResponse\x12@\n\x05\x46\x65tch\x12\x19.outrider.v1.FetchRequest\x1a\x1a.outrider.v1.FetchResponse0\x01\x12\x44\n\x07Release\x12\x1b.outrider.v1.ReleaseRequest\x1a\x1c.outrider.v1.ReleaseResponse\x12@\n\x05Store\x12\x19.outrider.v1.StoreRequest\x1a\x1a.outrider.v1.StoreResponse(\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,17 +40,17 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FETCHREQUEST']._serialized_start=254
   _globals['_FETCHREQUEST']._serialized_end=337
   _globals['_PREFILL']._serialized_start=340
-  _globals['_PREFILL']._serialized_end=484
-  _globals['_FETCHRESPONSE']._serialized_start=486
-  _globals['_FETCHRESPONSE']._serialized_end=550
-  _globals['_RELEASEREQUEST']._serialized_start=552
-  _globals['_RELEASEREQUEST']._serialized_end=583
-  _globals['_RELEASERESPONSE']._serialized_start=585
-  _globals['_RELEASERESPONSE']._serialized_end=602
-  _globals['_STOREREQUEST']._serialized_start=604
-  _globals['_STOREREQUEST']._serialized_end=668
-  _globals['_STORERESPONSE']._serialized_start=670
-  _globals['_STORERESPONSE']._serialized_end=701
-  _globals['_KVCACHE']._serialized_start=704
-  _globals['_KVCACHE']._serialized_end=982
+  _globals['_PREFILL']._serialized_end=504
+  _globals['_FETCHRESPONSE']._serialized_start=506
+  _globals['_FETCHRESPONSE']._serialized_end=570
+  _globals['_RELEASEREQUEST']._serialized_start=572
+  _globals['_RELEASEREQUEST']._serialized_end=603
+  _globals['_RELEASERESPONSE']._serialized_start=605
+  _globals['_RELEASERESPONSE']._serialized_end=622
+  _globals['_STOREREQUEST']._serialized_start=624
+  _globals['_STOREREQUEST']._serialized_end=688
+  _globals['_STORERESPONSE']._serialized_start=690
+  _globals['_STORERESPONSE']._serialized_end=721
+  _globals['_KVCACHE']._serialized_start=724
+  _globals['_KVCACHE']._serialized_end=1002
 # @@protoc_insertion_point(module_scope)

@@ -51,7 +51,7 @@ class FetchRequest(_message.Message):
     def __init__(self, keys: _Optional[_Iterable[bytes]] = ..., shared: _Optional[bool] = ..., prefill: _Optional[_Union[Prefill, _Mapping]] = ...) -> None: ...
 
 class Prefill(_message.Message):
-    __slots__ = ("tenant", "tokens", "first", "priority", "weight", "within_ms", "residency")
+    __slots__ = ("tenant", "tokens", "first", "priority", "weight", "within_ms", "residency", "cache_salt")
     TENANT_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     FIRST_FIELD_NUMBER: _ClassVar[int]
@@ -59,6 +59,7 @@ class Prefill(_message.Message):
     WEIGHT_FIELD_NUMBER: _ClassVar[int]
     WITHIN_MS_FIELD_NUMBER: _ClassVar[int]
     RESIDENCY_FIELD_NUMBER: _ClassVar[int]
+    CACHE_SALT_FIELD_NUMBER: _ClassVar[int]
     tenant: str
     tokens: bytes
     first: int
@@ -66,7 +67,8 @@ class Prefill(_message.Message):
     weight: float
     within_ms: int
     residency: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, tenant: _Optional[str] = ..., tokens: _Optional[bytes] = ..., first: _Optional[int] = ..., priority: _Optional[int] = ..., weight: _Optional[float] = ..., within_ms: _Optional[int] = ..., residency: _Optional[_Iterable[str]] = ...) -> None: ...
+    cache_salt: str
+    def __init__(self, tenant: _Optional[str] = ..., tokens: _Optional[bytes] = ..., first: _Optional[int] = ..., priority: _Optional[int] = ..., weight: _Optional[float] = ..., within_ms: _Optional[int] = ..., residency: _Optional[_Iterable[str]] = ..., cache_salt: _Optional[str] = ...) -> None: ...
 
 class FetchResponse(_message.Message):
     __slots__ = ("pages", "lease")

@@ -27,7 +27,7 @@ if _version_not_supported:
 
 class KvCacheStub:
     """A page's key is the SHA-256 of model and layout fingerprint, tenant, and the chain hash of its tokens and all before
-    them: pages of another model, layout or tenant have other keys, so that nobody finds them or learns of them.
+    them, which begins with the request's salt if it has one: pages of another model, layout, tenant or salt have other keys, so that nobody finds them or learns of them.
     """
 
     def __init__(self, channel):
@@ -60,7 +60,7 @@ class KvCacheStub:
 
 class KvCacheServicer:
     """A page's key is the SHA-256 of model and layout fingerprint, tenant, and the chain hash of its tokens and all before
-    them: pages of another model, layout or tenant have other keys, so that nobody finds them or learns of them.
+    them, which begins with the request's salt if it has one: pages of another model, layout, tenant or salt have other keys, so that nobody finds them or learns of them.
     """
 
     def Lookup(self, request, context):
@@ -126,7 +126,7 @@ def add_KvCacheServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class KvCache:
     """A page's key is the SHA-256 of model and layout fingerprint, tenant, and the chain hash of its tokens and all before
-    them: pages of another model, layout or tenant have other keys, so that nobody finds them or learns of them.
+    them, which begins with the request's salt if it has one: pages of another model, layout, tenant or salt have other keys, so that nobody finds them or learns of them.
     """
 
     @staticmethod

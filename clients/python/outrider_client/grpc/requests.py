@@ -111,7 +111,7 @@ def _structure(sampling: Any, fields: dict[str, Any]) -> None:
     if form.get("type") == "json_schema":
         outputs["json"] = form["json_schema"]["schema"]
     elif form.get("type") == "json_object":
-        outputs["json_object"] = True
+        outputs |= {"json": form["schema"]} if form.get("schema") is not None else {"json_object": True}
     for kind, value in outputs.items():
         if kind == "choice":
             sampling.grammar.choice.texts.extend(value)

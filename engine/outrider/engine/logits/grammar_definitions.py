@@ -31,6 +31,20 @@ _LEXER_STATES = 250_000
 """States of the lexer over all answers of one grammar, at 1 to 2 kB each."""
 _SYMBOLS = 500_000
 """Symbols of all rules."""
+_GBNF = re.compile(
+    r"""
+      "(?:\\.|[^"\\])*"
+    | (?P<range>\[(?:\\.|[^\]\\])*\])
+    | \#[^\n]*
+    | (?P<any>\.)
+    | (?P<token>!?<[^<>\s]+>)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+"""The parts of GBNF (https://github.com/ggml-org/llama.cpp/blob/master/grammars/README.md) that the converter takes
+for others, with comments, in which these do not count.
+"""
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|x([0-9a-fA-F]{2})|.)", re.DOTALL)
 _NO_DETAILS = "<non-verbose/>"
 _MOST_ERROR = 400
 _OF_SCHEMA = re.compile(
@@ -75,10 +89,28 @@ def definition(kind: str, text: str) -> str:
 def _from_gbnf(text: str) -> str:
     from llguidance.gbnf_to_lark import gbnf_to_lark
 
+    text = _GBNF.sub(_for_converter, text)
     try:
         return gbnf_to_lark(text)
     except Exception as error:
         raise ValueError(f"it is no GBNF: {error}") from None
+
+
+def _for_converter(part: re.Match[str]) -> str:
+    """A part of a GBNF grammar as llguidance's converter understands it as llama.cpp does."""
+    if part["token"]:
+        raise ValueError(f"it names the token {part['token']}, which is only possible in Lark")
+    if part["any"]:
+        return r'(. | "\n")'
+    plain = _ESCAPE.sub(_unescaped, part[0])
+    return plain.replace("&", r"\x26").replace("~", r"\x7E") if part["range"] else plain
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    if (digits := escape[1] or escape[2] or escape[3]) is None:
+        return escape[0]
+    code = int(digits, 16)
+    return f"\\x{code:02X}" if code < 0x80 else chr(code)
 
 
 def make_matcher(tokenizer: LLTokenizer, llg_definition: str) -> LLMatcher:

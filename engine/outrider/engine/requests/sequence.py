@@ -43,6 +43,7 @@ class Request:
         filtered: whether a gateway filters the answer before clients read it.
         residency: tags of the services that may get the tokens or their pages; None for all.
         trace: what the telemetry keeps with the request; None for nothing.
+        cache_salt: only requests of the tenant with the same salt share pages.
     """
 
     id: str
@@ -65,6 +66,7 @@ class Request:
     residency: frozenset[str] | None = None
     trace: Any = None
     prediction: list[int] = field(default_factory=list)
+    cache_salt: str = ""
 
     @property
     def speculates(self) -> bool:

@@ -79,6 +79,8 @@ class SequencePages:
 
     def _hash(self, sequence: Sequence, index: int) -> bytes:
         for page in range(len(sequence.hashes), index + 1):
-            parent = sequence.hashes[-1] if page else chain_salt(self._vocabulary, sequence.request.tenant)
+            request = sequence.request
+            salt = chain_salt(self._vocabulary, request.tenant, request.cache_salt)
+            parent = sequence.hashes[-1] if page else salt
             sequence.hashes.append(chain_hash(parent, sequence.tokens[page * self._size : (page + 1) * self._size]))
         return sequence.hashes[index]

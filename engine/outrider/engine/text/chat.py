@@ -19,6 +19,10 @@ def _any_of(texts: Sequence[str]) -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, texts)) or r"(?!)")
 
 
+_OPEN = "\ufdd0"
+"""Noncharacter behind the text of a message that is left open."""
+
+
 class Part(NamedTuple):
     """A part of a rendered chat; names of special tokens become special tokens only in a ``trusted`` part."""
 
@@ -51,9 +55,14 @@ class Chat:
         tools: Sequence[Mapping[str, Any]] | None,
         add_generation_prompt: bool,
         variables: Mapping[str, Any] | None = None,
+        continue_final_message: bool = False,
     ) -> list[Part]:
-        """The rendered chat in parts, to be encoded one by one; the template gets `normal_messages`."""
-        messages, text = self._rendered(messages, tools, add_generation_prompt, variables)
+        """The rendered chat in parts, to be encoded one by one; the template gets `normal_messages`.
+
+        With ``continue_final_message``, the last message is left open, as transformers leaves it.
+        """
+        options = add_generation_prompt, continue_final_message
+        messages, text = self._rendered(messages, tools, variables, *options)
         try:
             if not self._contains(self._openings, [messages, tools, variables]):
                 return [Part(text, True)]
@@ -64,7 +73,7 @@ class Chat:
 
         def render_with_marks(places: re.Pattern[str]) -> str:
             inputs = [_mark(value, mark, places) for value in (messages, tools, variables)]
-            return self._template.render(inputs[0], inputs[1], add_generation_prompt, inputs[2])
+            return self._render(inputs[0], inputs[1], inputs[2], *options)
 
         marked = render_with_marks(self._special) if named else text
         strict = render_with_marks(self._openings)
@@ -76,20 +85,40 @@ class Chat:
         self,
         messages: Sequence[Mapping[str, Any]],
         tools: Sequence[Mapping[str, Any]] | None,
-        add_generation_prompt: bool,
         variables: Mapping[str, Any] | None,
+        add_generation_prompt: bool,
+        continues: bool,
     ) -> tuple[Sequence[Mapping[str, Any]], str]:
         """The messages in the form that the template accepts, and the rendered text."""
         tried = normal_messages(messages, self._form)
         try:
-            return tried, self._template.render(tried, tools, add_generation_prompt, variables)
+            return tried, self._render(tried, tools, variables, add_generation_prompt, continues)
         except TextError as error:
             refusal = error
         for form in self._form.others():
             if (other := normal_messages(messages, form)) != tried:
                 with suppress(TextError):
-                    return other, self._template.render(other, tools, add_generation_prompt, variables)
+                    return other, self._render(other, tools, variables, add_generation_prompt, continues)
         raise refusal
+
+    def _render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None,
+        variables: Mapping[str, Any] | None,
+        add_generation_prompt: bool,
+        continues: bool,
+    ) -> str:
+        if not continues:
+            return self._template.render(messages, tools, add_generation_prompt, variables)
+        *others, last = messages
+        if not last.get("content") or last.get("tool_calls"):
+            raise TextError(f"messages[{len(others)}] must have a text, and no calls, to be continued")
+        opened = {**last, "content": f"{last['content']}{_OPEN} "}
+        text, found, rest = self._template.render([*others, opened], tools, False, variables).rpartition(_OPEN)
+        if not found:
+            raise TextError("the chat template leaves out the end of the last message, which is to be continued")
+        return text if rest.startswith(" ") else text.rstrip()
 
     def _split(self, marked: str, mark: str) -> list[Part]:
         parts, start = [], 0

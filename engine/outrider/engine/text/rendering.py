@@ -60,9 +60,10 @@ class Rendering:
         tools: Sequence[Mapping[str, Any]] | None,
         add_generation_prompt: bool,
         variables: Mapping[str, Any] | None = None,
+        continue_final_message: bool = False,
     ) -> list[Part]:
         """As `Chat.parts`; `TextError` also if that takes too much time or memory, `NotRendered` without a process."""
-        message = _message(messages, tools, add_generation_prompt, variables)
+        message = _message(messages, tools, add_generation_prompt, variables, continue_final_message)
         return (self._huge if len(message) > _HUGE else self._usual).render(message)
 
     def begin(
@@ -71,13 +72,15 @@ class Rendering:
         tools: Sequence[Mapping[str, Any]] | None,
         add_generation_prompt: bool,
         variables: Mapping[str, Any] | None = None,
+        continue_final_message: bool = False,
     ) -> Future[list[Part]] | None:
         """As `parts`, and returns within about a millisecond: the future is often done. Not to be cancelled.
 
         None where the process is busy or has to start: then `parts` waits. `TextError` for a chat that is nested too
         deeply.
         """
-        return self._usual.begin(_message(messages, tools, add_generation_prompt, variables))
+        message = _message(messages, tools, add_generation_prompt, variables, continue_final_message)
+        return self._usual.begin(message)
 
 
 class Renderings:
@@ -86,6 +89,7 @@ class Renderings:
     def __init__(
         self, template: str | None, tool_template: str | None, names: Mapping[str, str], special_tokens: Collection[str]
     ) -> None:
+        self._names, self._special_tokens = names, special_tokens
         sources = dict.fromkeys(source for source in (template, tool_template) if source is not None)
         made = {source: Rendering(source, names, special_tokens) for source in sources}
         self._all, self._plain = list(made.values()), made.get(template or "")
@@ -101,6 +105,10 @@ class Renderings:
         if rendering is None:
             raise TextError("this model has no chat template: only plain completions are possible")
         return rendering
+
+    def new(self, source: str) -> Rendering:
+        """The rendering of another template, which nobody else has; `Rendering.forget` ends its processes."""
+        return Rendering(source, self._names, self._special_tokens)
 
     def start(self) -> None:
         """See `Rendering.start`."""
@@ -190,10 +198,17 @@ def _message(
     tools: Sequence[Mapping[str, Any]] | None,
     add_generation_prompt: bool,
     variables: Mapping[str, Any] | None,
+    continue_final_message: bool,
 ) -> bytes:
-    chat = {"messages": messages, "tools": tools, "add_generation_prompt": add_generation_prompt}
+    chat = {
+        "messages": messages,
+        "tools": tools,
+        "add_generation_prompt": add_generation_prompt,
+        "variables": variables,
+        "continue_final_message": continue_final_message,
+    }
     try:
-        return json.dumps(chat | {"variables": variables}).encode()
+        return json.dumps(chat).encode()
     except RecursionError:
         raise TextError("messages or tools are nested too deeply") from None
 

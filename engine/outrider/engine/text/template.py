@@ -35,17 +35,16 @@ class ChatTemplate:
         add_generation_prompt: bool,
         variables: Mapping[str, Any] | None = None,
     ) -> str:
-        """Renders a chat; the template may also read ``variables``.
+        """Renders a chat; the template may also read ``variables``, of which ``documents`` is None unless given.
 
         `TextError` if the template raises an error, or a variable has the name of a part of the chat.
         """
-        chat: dict[str, Any] = {"messages": messages, "tools": tools, "documents": None}
-        chat["add_generation_prompt"] = add_generation_prompt
+        chat = {"messages": messages, "tools": tools, "add_generation_prompt": add_generation_prompt}
         for name in variables or {}:
             if name in chat:
                 raise TextError(f"chat_template_kwargs may not hold {name}")
         try:
-            return self._template.render({**(variables or {}), **chat})
+            return self._template.render({"documents": None, **(variables or {}), **chat})
         except MemoryError:
             raise
         except Exception as error:  # a template is untrusted code and may raise anything

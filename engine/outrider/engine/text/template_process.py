@@ -2,9 +2,9 @@
 
     python -m outrider.engine.text.template_process FD NICE MEMORY_BYTES
 
-The first message has ``{"source", "names", "special_tokens"}`` as in `Chat`; the answer is ``{}``. Then each
-``{"messages", "tools", "add_generation_prompt", "variables"}`` is answered by ``{"parts"}``. A template or a chat that
-is refused is answered by ``{"refused"}`` with the reason.
+The first message has ``{"source", "names", "special_tokens"}`` as in `Chat`; the answer is ``{}``. Then each message
+with the arguments of `Chat.parts` is answered by ``{"parts"}``. A template or a chat that is refused is answered by
+``{"refused"}`` with the reason.
 """
 
 from __future__ import annotations

@@ -18,10 +18,14 @@ from outrider.engine.text.chat import Part
 from outrider.engine.text.ends import mark_special, special_tokens
 from outrider.engine.text.errors import TextError
 from outrider.engine.text.gguf_text import gguf_text
+from outrider.engine.text.infill import Infill
 from outrider.engine.text.rendering import Renderings
 
 if TYPE_CHECKING:
     import tokenizers
+
+_LEAD = "☺"
+"""Stands before a text that is encoded as if others preceded it, as in Meta's code of Code Llama."""
 
 
 class Tokenizer:
@@ -30,7 +34,8 @@ class Tokenizer:
     ``template`` renders chats, and ``tool_template`` those with tools where it is another. ``declared`` tokens and
     ``special`` ones stand beside the ``definition``. ``eos_token_ids`` end an answer: those that the model's files
     name, and those of `end_names` in `ends`. ``context_length`` is None if no file states it; ``call_template`` is the
-    source of the template that renders calls of functions, or empty.
+    source of the template that renders calls of functions, or empty. ``infill`` has the marks of prompts with a suffix;
+    None for a model without them.
     """
 
     def __init__(
@@ -57,6 +62,7 @@ class Tokenizer:
         self.eos_token_ids = tuple(
             dict.fromkeys([*eos_token_ids, *(self._vocabulary[name] for name in named if name in self._vocabulary)])
         )
+        self.infill = Infill.of(self._vocabulary, names or {})
         self.context_length = context_length
         self.template = template
         self.call_template = tool_template or template or ""
@@ -163,6 +169,25 @@ class Tokenizer:
         encoder = self._parsing if parse_special else self._plain
         return [e.ids for e in encoder.encode_batch_fast(list(texts), add_special_tokens=add_special)]
 
+    def encode_infill(
+        self, prefix: str, suffix: str, *, parse_special: bool = False, add_special: bool = True
+    ) -> list[int]:
+        """Ids of a prompt for the text between ``prefix`` and ``suffix``, each encoded as `encode` does.
+
+        `TextError` for a model without tokens for that.
+        """
+        if self.infill is None:
+            raise TextError("this model has no tokens for a prompt with a suffix")
+        before = self.encode(prefix, parse_special=parse_special, add_special=False)
+        after = self._encode_inside(suffix, parse_special)
+        return [*self.encode("", add_special=add_special), *self.infill.around(before, after)]
+
+    def _encode_inside(self, text: str, parse_special: bool) -> list[int]:
+        """Ids of a text that others precede: without the space that SentencePiece puts before a text."""
+        lead = [] if self.byte_level else self.encode(_LEAD, add_special=False)
+        both = self.encode(_LEAD + text if lead else text, parse_special=parse_special, add_special=False)
+        return both[len(lead) :]
+
     def start_rendering(self) -> None:
         """Starts the processes that render chats, one a template; `TextError` if a template does not compile."""
         self._renderings.start()
@@ -173,13 +198,17 @@ class Tokenizer:
         tools: Sequence[Mapping[str, Any]] | None = None,
         add_generation_prompt: bool = True,
         variables: Mapping[str, Any] | None = None,
+        continue_final_message: bool = False,
+        template: str = "",
     ) -> list[int]:
         """Ids of a chat; names of special tokens are special in the template and plain text in messages.
 
+        With ``continue_final_message``, the last message is left open; a ``template`` takes the place of the model's.
         `TextError` if the model has no template or the template refuses the chat or takes too much time or memory for
         it, `NotRendered` if the process that renders is gone.
         """
-        return self.encode_parts(self.chat_parts(messages, tools, add_generation_prompt, variables))
+        chat = (messages, tools, add_generation_prompt, variables, continue_final_message)
+        return self.encode_parts(self.chat_parts(*chat, template))
 
     def chat_parts(
         self,
@@ -187,9 +216,16 @@ class Tokenizer:
         tools: Sequence[Mapping[str, Any]] | None = None,
         add_generation_prompt: bool = True,
         variables: Mapping[str, Any] | None = None,
+        continue_final_message: bool = False,
+        template: str = "",
     ) -> list[Part]:
         """The first half of `encode_chat`: the rendered chat in parts."""
-        return self._renderings.of(tools).parts(messages, tools, add_generation_prompt, variables)
+        rendering = self._renderings.new(template) if template else self._renderings.of(tools)
+        try:
+            return rendering.parts(messages, tools, add_generation_prompt, variables, continue_final_message)
+        finally:
+            if template:
+                rendering.forget()
 
     def begin_chat(
         self,
@@ -197,9 +233,12 @@ class Tokenizer:
         tools: Sequence[Mapping[str, Any]] | None = None,
         add_generation_prompt: bool = True,
         variables: Mapping[str, Any] | None = None,
+        continue_final_message: bool = False,
+        template: str = "",
     ) -> Future[list[Part]] | None:
-        """As `chat_parts`, for event loops: see `Rendering.begin`."""
-        return self._renderings.of(tools).begin(messages, tools, add_generation_prompt, variables)
+        """As `chat_parts`, for event loops: see `Rendering.begin`. None for a ``template``, whose process starts."""
+        chat = (messages, tools, add_generation_prompt, variables, continue_final_message)
+        return None if template else self._renderings.of(tools).begin(*chat)
 
     def encode_parts(self, parts: Sequence[Part]) -> list[int]:
         """The second half of `encode_chat`: ids of the parts, joined."""

@@ -32,8 +32,12 @@ async def filter_prompt(chain: Chain, prompt: Prompt) -> Prompt:
     if isinstance(prompt, Messages):
         messages = await _filter_texts(read, msgspec.json.decode(prompt.json), keys=False)
         variables = prompt.variables and await _filter_json(read, prompt.variables)
-        return msgspec.structs.replace(prompt, json=msgspec.json.encode(messages).decode(), variables=variables)
-    return msgspec.structs.replace(prompt, text=await read(prompt.text))
+        template = prompt.template and await read(prompt.template)
+        json_text = msgspec.json.encode(messages).decode()
+        return msgspec.structs.replace(prompt, json=json_text, variables=variables, template=template)
+    return msgspec.structs.replace(
+        prompt, text=await read(prompt.text), suffix=prompt.suffix and await read(prompt.suffix)
+    )
 
 
 async def _filter_texts(read: _Read, value: Any, *, keys: bool) -> Any:

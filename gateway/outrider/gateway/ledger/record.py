@@ -57,7 +57,7 @@ class Record(msgspec.Struct, frozen=True):
     and ``speculation`` are the serialized parameters of the first choice: the other choices differ in their seed and in
     the fields of `FurtherPrompt` alone. ``verifiers`` holds the instance of each choice's first verifier. ``created``
     is in seconds since 1970. A request that ``lingers`` goes on for a while without a reader; a ``background`` request
-    goes on to its end. ``filters`` names the filters of the answer; ``calls`` is as in `Job`.
+    goes on to its end. ``filters`` names the filters of the answer; ``calls`` and ``cache_salt`` are as in `Job`.
     """
 
     created: int
@@ -75,6 +75,7 @@ class Record(msgspec.Struct, frozen=True):
     further: list[FurtherPrompt] = []
     filters: tuple[str, ...] = ()
     calls: bool = False
+    cache_salt: str = ""
 
     @classmethod
     def of(
@@ -105,11 +106,12 @@ class Record(msgspec.Struct, frozen=True):
             further=[_further(job) for job in jobs[answers::answers]],
             filters=first.filters,
             calls=first.calls,
+            cache_salt=first.cache_salt,
         )
 
     def jobs(self, request: str, caller: Caller) -> list[Job]:
         """The jobs of the request, one for each choice, on behalf of ``caller``."""
-        prompts = [unpack_ids(data) for data in self._prompts]
+        prompts = [unpack_ids(data) for data in self.prompts]
         return [
             Job(
                 request_id=choice_id(request, choice),
@@ -121,6 +123,7 @@ class Record(msgspec.Struct, frozen=True):
                 priority=self.priority,
                 filters=self.filters,
                 calls=self.calls,
+                cache_salt=self.cache_salt,
             )
             for choice, seed in enumerate(self.seeds)
         ]
@@ -151,12 +154,12 @@ class Record(msgspec.Struct, frozen=True):
     @property
     def answers(self) -> int:
         """Choices of each prompt."""
-        return self.choices // len(self._prompts)
+        return self.choices // len(self.prompts)
 
     @property
     def prompt_tokens(self) -> list[int]:
         """Prompt tokens of each choice."""
-        return [len(data) // 4 for data in self._prompts for _ in range(self.answers)]
+        return [len(data) // 4 for data in self.prompts for _ in range(self.answers)]
 
     @property
     def seeds(self) -> list[int]:
@@ -171,7 +174,8 @@ class Record(msgspec.Struct, frozen=True):
         return [-tokens if echo else 0 for tokens in self.prompt_tokens]
 
     @property
-    def _prompts(self) -> list[bytes]:
+    def prompts(self) -> list[bytes]:
+        """The packed token ids of each prompt."""
         return [self.prompt, *(other.prompt for other in self.further)]
 
     def _sampling(self, choice: int, seed: int) -> SamplingParams:

@@ -28,10 +28,13 @@ class Encoder:
         """Token ids of ``prompt``; raises `InvalidRequest` if a tokenizer refuses it, `Unavailable` if none answers."""
         return (await self.encode_all(served, [prompt]))[0]
 
-    async def encode_all(self, served: ServedModel, prompts: Sequence[Prompt]) -> list[list[int]]:
-        """Token ids of each of ``prompts``, as `encode`, with one call at most."""
+    async def encode_all(self, served: ServedModel, prompts: Sequence[Prompt], most: int = 0) -> list[list[int]]:
+        """Token ids of each of ``prompts``, as `encode`, with one call at most.
+
+        A text has at most ``most`` tokens; 0 is the model's context.
+        """
         texts = [_input(prompt) for prompt in prompts if not isinstance(prompt, Tokens)]
-        encoded = iter(await self._ask(served, texts) if texts else [])
+        encoded = iter(await self._ask(served, texts, most) if texts else [])
         return [prompt.ids if isinstance(prompt, Tokens) else next(encoded) for prompt in prompts]
 
     async def encode_words(self, served: ServedModel, words: Sequence[str]) -> list[tuple[int, ...]]:
@@ -49,8 +52,8 @@ class Encoder:
         response: pb.DecodeResponse = await self._call(served, lambda tokenizer: tokenizer.Decode, request)
         return str(response.texts[0])
 
-    async def _ask(self, served: ServedModel, inputs: list[pb.EncodeInput]) -> list[list[int]]:
-        request = pb.EncodeRequest(inputs=inputs)
+    async def _ask(self, served: ServedModel, inputs: list[pb.EncodeInput], most: int = 0) -> list[list[int]]:
+        request = pb.EncodeRequest(inputs=inputs, max_tokens=most)
         response: pb.EncodeResponse = await self._call(served, lambda tokenizer: tokenizer.Encode, request)
         return [unpack_ids(output.ids) for output in response.outputs]
 
@@ -69,7 +72,14 @@ class Encoder:
 def _input(prompt: Text | Messages) -> pb.EncodeInput:
     if isinstance(prompt, Messages):
         chat = pb.Chat(messages_json=prompt.json, tools_json=prompt.tools, add_generation_prompt=prompt.answering)
-        chat.template_kwargs_json = prompt.variables
+        chat.template_kwargs_json, chat.template = prompt.variables, prompt.template
+        chat.continue_final_message = prompt.continuing
         return pb.EncodeInput(chat=chat)
     parse = prompt.parse_special is not False
-    return pb.EncodeInput(text=prompt.text, add_special=prompt.add_special, parse_special=parse, param=prompt.param)
+    return pb.EncodeInput(
+        text=prompt.text,
+        add_special=prompt.add_special,
+        parse_special=parse,
+        param=prompt.param,
+        suffix=prompt.suffix,
+    )

@@ -32,7 +32,8 @@ class Filtering:
         """
         names = self._installed.answer_filters(caller)
         if names and generation.sampling.logprobs is not None:
-            raise InvalidRequest("logprobs must be absent: answers to this caller are filtered", param="logprobs")
+            name = "best_of" if generation.kept else "logprobs"
+            raise InvalidRequest(f"{name} must be absent: answers to this caller are filtered", param=name)
         return names
 
     async def prompts(self, request_id: str, prompts: Sequence[Prompt], caller: Caller) -> Sequence[Prompt]:

@@ -41,25 +41,29 @@ class Text(msgspec.Struct, frozen=True):
 
     With ``add_special``, the tokenizer adds its special tokens, often a beginning-of-text token. With
     ``parse_special``, names of special tokens in the text become those tokens; None uses the caller's setting. A text
-    that is no prompt has a ``param``, its name in errors.
+    that is no prompt has a ``param``, its name in errors. The answer to a prompt with a ``suffix`` stands between them.
     """
 
     text: str
     add_special: bool = True
     parse_special: bool | None = None
     param: str = ""
+    suffix: str | None = None
 
 
 class Messages(msgspec.Struct, frozen=True):
     """A chat: messages and tools as JSON arrays; without tools, ``tools`` is empty.
 
-    ``answering`` opens the assistant's turn at the end. ``variables`` is a JSON object for the template, or empty.
+    ``answering`` opens the assistant's turn at the end. ``variables`` is a JSON object for the template, or empty. With
+    ``continuing``, the last message is left open. ``template`` takes the place of the model's, unless it is empty.
     """
 
     json: str
     tools: str = ""
     answering: bool = True
     variables: str = ""
+    continuing: bool = False
+    template: str = ""
 
 
 class Tokens(msgspec.Struct, frozen=True):
@@ -137,7 +141,10 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     identical request may share the answer; its tokens must be fixed, by a given seed or a temperature of 0. If there
     are ``call_rules``, ``structure`` applies to text beside calls. ``prediction`` is the text that the client expects
     for an answer. An API that tells thoughts from answers (`Frame.thought`) ``splits`` them; a thought has at most
-    ``thought_budget`` tokens. ``unnamed`` lists parameters of ``sampling`` that the client left to the model.
+    ``thought_budget`` tokens. ``unnamed`` lists parameters of ``sampling`` that the client left to the model. Only
+    requests with the same ``cache_salt`` share pages and answers. ``keep_last`` is how many tokens at the end of each
+    prompt count; -1 is as many as there is room for. The client gets the ``kept`` likeliest of each prompt's answers;
+    0 is all.
     """
 
     model: str | None
@@ -158,6 +165,9 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     splits: bool = False
     thought_budget: int | None = None
     unnamed: tuple[str, ...] = ()
+    cache_salt: str = ""
+    keep_last: int | None = None
+    kept: int = 0
 
 
 def samples_of(generation: Generation) -> list[Sample]:

@@ -36,6 +36,7 @@ from outrider.gateway.tool_calls.grammar import call_structure, with_function_na
 from outrider.mesh.attempts import TRANSIENT, persist
 from outrider.mesh.errors import ContextExceeded, InvalidRequest, OutriderError
 from outrider.mesh.telemetry import kept_span
+from outrider.wire.bounds import INT32
 from outrider.wire.sampling import SamplingParams
 
 T = TypeVar("T")
@@ -133,6 +134,7 @@ class Generations:
         filtering = self._flights.filtering if self._has_filters(caller) else None
         filters = () if filtering is None else filtering.names(generation, caller)
         self._check_tokens(generation.structure, caller)
+        self._check_template(generation.prompt)
         served = await self.find(generation.model, caller)
         sampling = await self._sampling(generation, served)
         seeded_prompts = [(generation.prompt, sampling.seed), *generation.more]
@@ -140,11 +142,13 @@ class Generations:
         if filtering is not None:
             texts = await filtering.prompts(request_id, texts, caller)
         predicted = [Text(generation.prediction, False, False, "prediction")] if generation.prediction else []
-        encoded = await self._encode_all(served, [*texts, *predicted], caller)
+        most = 0 if generation.keep_last is None else INT32
+        encoded = await self._encode_all(served, [*texts, *predicted], caller, most)
         prompts, prediction = encoded[: len(texts)], [token for ids in encoded[len(texts) :] for token in ids]
+        prompts = [_last(served, generation, prompt, caller) for prompt in prompts]
         lengths = _longest(served, generation, prompts, caller)
         speculation = generation.speculation
-        if not caller.learning:
+        if generation.cache_salt or not caller.learning:
             speculation = msgspec.structs.replace(speculation, private=True)
         choice_indices = range(generation.choices)
         choices = [
@@ -167,6 +171,7 @@ class Generations:
                 filters=filters,
                 calls=generation.call_rules is not None,
                 prediction=prediction,
+                cache_salt=generation.cache_salt,
             )
             for place, (prompt, parameters) in enumerate(choices)
         ]
@@ -184,14 +189,28 @@ class Generations:
             why = f"names the special token {token}, which grammars of this caller may not: write texts in quotes"
             raise InvalidRequest(f"{structure.param} {why}", param=structure.param)
 
-    async def _encode_all(self, served: ServedModel, prompts: Sequence[Prompt], caller: Caller) -> list[list[int]]:
+    def _check_template(self, prompt: Prompt) -> None:
+        """Raises `InvalidRequest` for a chat with a template of its own, unless the settings take such."""
+        if isinstance(prompt, Messages) and prompt.template and not self._settings.chat_templates:
+            why = "may not be given here: this gateway renders chats with the model's template alone"
+            raise InvalidRequest(f"chat_template {why}", param="chat_template")
+
+    async def _encode_all(
+        self, served: ServedModel, prompts: Sequence[Prompt], caller: Caller, most: int = 0
+    ) -> list[list[int]]:
         with_options = [with_parse_special(prompt, caller.parse_special) for prompt in prompts]
-        return await self._persist(lambda: self._encoder.encode_all(served, with_options))
+        return await self._persist(lambda: self._encoder.encode_all(served, with_options, most))
 
     async def _sampling(self, generation: Generation, served: ServedModel) -> SamplingParams:
         """How the target draws, with bad words as the model's tokens and the structure as a grammar."""
         words, structure = generation.bad_words, _structure(generation, served)
         sampling = generation.sampling
+        if isinstance(generation.prompt, Text) and generation.prompt.suffix is not None:
+            if served.infill_ends is None:
+                why = "this model has no tokens for a prompt with a suffix"
+                raise InvalidRequest(f"suffix may not be given: {why}", param="suffix")
+            ends = (*sampling.stop_token_ids, *served.infill_ends)
+            sampling = msgspec.structs.replace(sampling, stop_token_ids=ends)
         if served.sampling:
             left = {name: value for name, value in served.sampling if name in generation.unnamed}
             sampling = msgspec.structs.replace(sampling, **left)
@@ -254,16 +273,32 @@ def _room(served: ServedModel, generation: Generation, prompt: int, caller: Call
     param = "messages" if isinstance(generation.prompt, Messages) else "prompt"
     if prompt == 0:
         raise InvalidRequest(f"{param} must hold at least one token", param=param)
-    context, whose = served.context_length, "this model's"
-    limit = caller.lowest("max_context_tokens")
-    if limit is not None and limit[0] < context:
-        context, whose = limit[0], f"{limit[1]}'s"
+    context, whose = _context(served, caller)
     if prompt > context or (prompt == context and generation.sampling.max_tokens != 0):
         raise ContextExceeded(
             f"{param}: {prompt} tokens leave no room for an answer; {whose} maximum context length is {context} tokens",
             param=param,
         )
     return context - prompt
+
+
+def _context(served: ServedModel, caller: Caller) -> tuple[int, str]:
+    """Most tokens of prompt and answer, and whose bound that is."""
+    limit = caller.lowest("max_context_tokens")
+    if limit is not None and limit[0] < served.context_length:
+        return limit[0], f"{limit[1]}'s"
+    return served.context_length, "this model's"
+
+
+def _last(served: ServedModel, generation: Generation, prompt: list[int], caller: Caller) -> list[int]:
+    """The part of ``prompt`` that counts, by ``keep_last``."""
+    keep = generation.keep_last
+    if keep is None:
+        return prompt
+    if keep < 0:
+        answer = generation.sampling.max_tokens
+        keep = max(_context(served, caller)[0] - (1 if answer is None else answer), 1)
+    return prompt[max(len(prompt) - keep, 0) :]
 
 
 def _structure(generation: Generation, served: ServedModel) -> Structure | None:

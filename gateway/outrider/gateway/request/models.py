@@ -21,6 +21,7 @@ class ServedModel(msgspec.Struct, frozen=True):
     """A model with a tokenizer and a verifier of one vocabulary; ``calls`` is the format of its calls of functions.
 
     ``thoughts`` are the marks of its thoughts, None without any. ``sampling`` is what requests get that name no other.
+    ``infill_ends`` end an answer in front of a suffix; None where the model has no tokens for suffixes.
     """
 
     name: str
@@ -29,6 +30,7 @@ class ServedModel(msgspec.Struct, frozen=True):
     calls: CallStyle = CallStyle()
     thoughts: ThoughtStyle | None = None
     sampling: tuple[tuple[str, int | float], ...] = ()
+    infill_ends: tuple[int, ...] | None = None
 
     def served_by(self, member: Member) -> bool:
         """Whether ``member`` serves this model, with this vocabulary."""
@@ -41,6 +43,7 @@ class _Announced(msgspec.Struct):
     calls: CallStyle = CallStyle()
     thoughts: ThoughtStyle | None = None
     sampling: tuple[tuple[str, int | float], ...] = ()
+    infill_ends: tuple[int, ...] | None = None
 
 
 class Models:

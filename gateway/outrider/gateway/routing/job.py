@@ -20,7 +20,8 @@ class Job(msgspec.Struct, frozen=True):
 
     A resumable stream has a ``stream_id`` and a ``record``: the verifier keeps both, so that another gateway can find
     the stream there. ``prompt`` and ``prediction`` hold token ids, ``filters`` names; ``begun`` is when the flight
-    began, in seconds of the monotonic clock. ``calls`` says whether calls of functions are read from the answer.
+    began, in seconds of the monotonic clock. ``calls`` says whether calls of functions are read from the answer. Only
+    requests with the same ``cache_salt`` share pages and answers.
     """
 
     request_id: str
@@ -39,6 +40,7 @@ class Job(msgspec.Struct, frozen=True):
     filters: tuple[str, ...] = ()
     calls: bool = False
     prediction: list[int] = []
+    cache_salt: str = ""
 
     @property
     def shareable(self) -> bool:
@@ -49,7 +51,9 @@ class Job(msgspec.Struct, frozen=True):
     def ask(self) -> Ask:
         """The part that routers see."""
         caller = self.caller
-        return Ask(caller.tenant, self.prompt, self.sampling.max_tokens, self.session, caller.residency)
+        return Ask(
+            caller.tenant, self.prompt, self.sampling.max_tokens, self.session, caller.residency, self.cache_salt
+        )
 
     @property
     def subject(self) -> str:
@@ -84,4 +88,5 @@ class Job(msgspec.Struct, frozen=True):
             filtered=bool(self.filters),
             residency=sorted(self.caller.residency or ()),
             prediction=pack_ids(self.prediction),
+            cache_salt=self.cache_salt,
         )

@@ -41,7 +41,7 @@ class _PageNames:
 
     def of(self, vocabulary: str, size: int) -> list[bytes]:
         if (vocabulary, size) not in self._names:
-            chain = chain_hashes(vocabulary.encode(), self.ask.tenant, self.ask.prompt, size)
+            chain = chain_hashes(vocabulary.encode(), self.ask.tenant, self.ask.prompt, size, self.ask.cache_salt)
             self._names[vocabulary, size] = [name[:NAME_BYTES] for name in chain]
         return self._names[vocabulary, size]
 

@@ -17,6 +17,7 @@ class Ask(msgspec.Struct, frozen=True):
 
     ``prompt`` holds token ids, ``most`` is the most tokens of its answer, and ``session`` is the client's name for the
     conversation of the request, or an empty string. Only verifiers that may hold the data by ``residency`` are ranked.
+    Only requests with the same ``cache_salt`` share pages.
     """
 
     tenant: str
@@ -24,6 +25,7 @@ class Ask(msgspec.Struct, frozen=True):
     most: int = 1
     session: str = ""
     residency: Residency = None
+    cache_salt: str = ""
 
 
 class Replica(msgspec.Struct, frozen=True):

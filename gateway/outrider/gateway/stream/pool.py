@@ -75,7 +75,8 @@ class AnswerPool:
 def answer_key(job: Job) -> bytes:
     """Equal for two jobs exactly if they ask for the same tokens in the same form, with one tenant, model and filters.
 
-    The seed does not count at temperature 0, nor does a prediction at all: it changes the speed alone.
+    They have one salt as well. The seed does not count at temperature 0, nor does a prediction at all: it changes the
+    speed alone.
     """
     sampling = SamplingParams()
     sampling.CopyFrom(job.sampling)
@@ -89,6 +90,7 @@ def answer_key(job: Job) -> bytes:
         sampling.SerializeToString(deterministic=True),
         job.speculation.SerializeToString(deterministic=True),
         "\0".join(job.filters).encode(),
+        job.cache_salt.encode(),
     )
     name = hashlib.blake2b(digest_size=32)
     for part in parts:

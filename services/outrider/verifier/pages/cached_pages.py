@@ -26,12 +26,14 @@ class Prompt:
         priority: priority of the request.
         weight: weight of the request.
         seconds: cost of computing the missing pages here.
+        cache_salt: salt of the request.
     """
 
     tokens: list[int]
     priority: int
     weight: float
     seconds: float
+    cache_salt: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +133,8 @@ class CachedPages:
         if request.prefill_only:
             return None
         tokens = sequence.tokens[: (present + lacking) * size + 1]
-        return Prompt(tokens, request.priority, request.weight, self._price(sequence, lacking * size))
+        seconds = self._price(sequence, lacking * size)
+        return Prompt(tokens, request.priority, request.weight, seconds, request.cache_salt)
 
     def leave(self, sequence: Sequence) -> None:
         """See `PageCache`."""

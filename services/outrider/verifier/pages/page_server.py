@@ -169,6 +169,7 @@ class PageServer(pb_grpc.KvCacheServicer):
             weight=prefill.weight if prefill.HasField("weight") else None,
             ttft_ms=prefill.within_ms,
             residency=prefill.residency,
+            cache_salt=prefill.cache_salt,
         )
         return replace(request_from_proto(submission, self._limits, self._engine.scheduler.now()), prefill_only=True)
 

@@ -202,6 +202,7 @@ class RemotePrefill:
             weight=prompt.weight,
             within_ms=within_ms,
             residency=sorted(wanted.residency or ()),
+            cache_salt=prompt.cache_salt,
         )
         keys = [page_key(self._fingerprint, wanted.tenant, digest) for digest in wanted.hashes[first:]]
         return pb.FetchRequest(keys=keys, prefill=prefill)

@@ -80,6 +80,7 @@ def request_from_proto(message: verifier_pb2.SubmitRequest, limits: ModelLimits,
             end_by=now + _within(message.timeout_ms, "timeout_ms"),
             filtered=message.filtered,
             residency=frozenset(message.residency) or None,
+            cache_salt=message.cache_salt,
         )
 
 

@@ -134,7 +134,7 @@ def test_known_parameters_are_taken_at_values_that_ask_for_nothing() -> None:
         ("speculation", "on", 'speculation must be "off", or an object with "drafters" (names),'),
         ("n", 0, "n must be an integer from 1 to 128, not 0"),
         ("n", True, "n must be an integer from 1 to 128, not true"),
-        ("best_of", 2, "best_of is not supported: leave it out, or set it to 1"),
+        ("use_beam_search", True, "use_beam_search is not supported: leave it out, or set it to false"),
         ("logprobs", 21, "logprobs must be an integer from 0 to 20, not 21"),
         ("logprobs", True, "logprobs must be an integer from 0 to 20, not true"),
         ("repetition_penalty", 0, "repetition_penalty must be a number above 0 and at most 100, not 0"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from functools import lru_cache
+from math import inf
 from typing import Literal
 
 import msgspec
@@ -34,6 +35,7 @@ from outrider.gateway.schemas.parameters import ParameterTypes
 from outrider.gateway.stream.reassembly import split
 from outrider.mesh.errors import NotFound
 from outrider.wire.frames import Draft, Frame, Usage
+from outrider.wire.ids import unpack_ids
 
 
 class Shape(msgspec.Struct, frozen=True, tag="chunks"):
@@ -45,7 +47,9 @@ class Shape(msgspec.Struct, frozen=True, tag="chunks"):
     far. ``ignored`` names the parameters without effect. An answer with one choice
     ``shows_metrics`` of its guesses, and with ``timed`` has its times. ``prompt`` is what an answer that is no stream
     tells of its prompt. ``thoughts`` in front of a chat's answers are shown or hidden; else they are text.
-    ``obfuscated`` chunks tell observers nothing by their sizes and times.
+    ``obfuscated`` chunks tell observers nothing by their sizes and times. With ``token_ids``, choices have the ids of
+    their tokens and of their prompts. A whole answer shows the ``kept`` likeliest choices of each prompt, 0 shows all;
+    if that took log-probabilities for which nobody asked, it ``hides_logprobs``.
     """
 
     kind: Literal["completion", "chat"]
@@ -61,6 +65,9 @@ class Shape(msgspec.Struct, frozen=True, tag="chunks"):
     obfuscated: bool = False
     timed: bool = False
     prompt: Wanted | None = None
+    token_ids: bool = False
+    kept: int = 0
+    hides_logprobs: bool = False
 
     def form(self, request_id: str, served: ServedModel) -> Form:
         """The form of the chunks of request ``request_id``, which the model ``served`` answers."""
@@ -92,6 +99,9 @@ class AnswerWriter:
         self._seeds, self._answers = record.seeds, record.answers
         self._return_tokens, self._ignored = shape.return_tokens, shape.ignored or UNSET
         self._shows_metrics = shape.shows_metrics and record.choices == 1
+        self._prompts = record.prompts if shape.token_ids else None
+        self._kept, self._hides_logprobs = shape.kept, shape.hides_logprobs
+        self._first_indices = record.first_indices
         self._id, self._created = f"{form.prefix}-{key.request}", record.created
         self._model, self._fingerprint = record.served.name, fingerprint(record.served)
         self._written = [0] * record.choices
@@ -100,12 +110,24 @@ class AnswerWriter:
     def opening(self) -> list[Answer]:
         """The opening chunks of a stream, if its form has any."""
         make = self._form.opening
-        return [] if make is None else [self._part([make(index)]) for index in range(len(self._written))]
+        if make is None:
+            return []
+        openings = [self._part([make(index)]) for index in range(len(self._written))]
+        if self._prompts is not None:
+            for index, opening in enumerate(openings):
+                opening.prompt_token_ids = unpack_ids(self._prompts[index // self._answers])
+        return openings
 
     def whole(self, frames: Sequence[Frame], prompts: Sequence[PromptLogprobs] = ()) -> Answer:
         """The whole answer; ``frames`` holds one joined frame for each choice, ``prompts`` what is told of prompts."""
-        choices = [self._form.choice(frame, index, 0) for index, frame in enumerate(frames)]
-        extras = [self._extra(frame, index) for index, frame in enumerate(frames)]
+        places = [*range(len(frames))]
+        if self._kept:
+            places = likeliest(frames, self._answers, self._kept)
+        shown = [frames[place] for place in places]
+        if self._kept and self._hides_logprobs:
+            shown = [msgspec.structs.replace(frame, likelihoods=None) for frame in shown]
+        choices = [self._form.choice(frame, index, 0) for index, frame in enumerate(shown)]
+        extras = [self._extra(frame, place) for frame, place in zip(shown, places, strict=True)]
         extra = extras[0]
         if len(extras) > 1:
             total = _total(frames, self._answers)
@@ -113,11 +135,13 @@ class AnswerWriter:
         extra.ignored = self._ignored
         answer = self._answer(self._form.whole, choices, _usage(_total(frames, self._answers)), extra)
         answer.metrics = self._metrics(frames)
-        for choice, prompt in zip(choices, prompts, strict=False):
+        for choice, frame, place in zip(choices, shown, places, strict=True):
+            self._add_ids(choice, frame, place)
             if isinstance(choice, TextChoice):
-                choice.prompt_logprobs = prompt
+                choice.prompt_logprobs = prompts[place] if prompts else UNSET
             else:
-                answer.prompt_logprobs = prompts[0]
+                answer.prompt_logprobs = prompts[0] if prompts else UNSET
+                answer.prompt_token_ids = UNSET if self._prompts is None else unpack_ids(self._prompts[0])
         return answer
 
     def chunk(
@@ -130,9 +154,10 @@ class AnswerWriter:
         length = sum(map(len, frame.texts))
         choice = self._form.delta(frame, index, self._written[index], last)
         self._written[index] += length
+        self._add_ids(choice, frame, index)
         empty = _is_empty(choice) and frame.finish is None and frame.likelihoods is None
         detailed = self._return_tokens or frame.drafts is not None
-        if empty and not detailed:
+        if empty and not detailed and self._prompts is None:
             return None
         if not detailed and frame.finish is None:
             return self._part([choice], usage)
@@ -144,7 +169,7 @@ class AnswerWriter:
     @property
     def plain(self) -> bool:
         """Whether the chunks of frames that hold tokens alone differ in their texts alone."""
-        return self._form.plain and not self._return_tokens and len(self._seeds) == 1
+        return self._form.plain and not self._return_tokens and self._prompts is None and len(self._seeds) == 1
 
     def text_chunk(self, text: str, usage: UsageBody | UnsetType | None) -> Answer:
         """The chunk of a `plain` answer for a frame with this ``text``."""
@@ -184,8 +209,34 @@ class AnswerWriter:
     ) -> Answer:
         return AnswerOf(self._id, name, self._created, self._model, self._fingerprint, choices, usage, extra)
 
+    def _add_ids(self, choice: Choice, frame: Frame, place: int) -> None:
+        """Adds the ids of a frame, and those of the prompt where the first chunk of a completion's choice is."""
+        if self._prompts is None:
+            return
+        choice.token_ids = frame.tokens
+        if isinstance(choice, TextChoice) and frame.first_index <= self._first_indices[place]:
+            choice.prompt_token_ids = unpack_ids(self._prompts[place // self._answers])
+
     def _extra(self, frame: Frame, index: int) -> Extra:
         return extra(frame, self._seeds[index], self._return_tokens)
+
+
+def likeliest(frames: Sequence[Frame], answers: int, kept: int) -> list[int]:
+    """Places of the ``kept`` answers to each prompt that have the highest log-probability a token, highest first.
+
+    A prompt has ``answers`` neighbours among ``frames``, each a whole answer; of equals the earlier one comes first.
+    """
+    ranked = [
+        sorted(range(start, start + answers), key=lambda place: -_per_token(frames[place]))
+        for start in range(0, len(frames), answers)
+    ]
+    return [place for places in ranked for place in places[:kept]]
+
+
+def _per_token(frame: Frame) -> float:
+    """The mean log-probability of the answer's tokens, without those of an echoed prompt."""
+    own = [each.logprob or 0.0 for each in (frame.likelihoods or ())[max(-frame.first_index, 0) :]]
+    return sum(own) / len(own) if own else -inf
 
 
 def _is_empty(choice: Choice) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -13,13 +14,21 @@ from outrider.gateway.api.schema.ignored import note_part, shown_names
 from outrider.gateway.api.schema.json_schemas import note_unenforced
 from outrider.gateway.api.schema.parameters import UNBOUNDED, read
 from outrider.gateway.api.schema.prompts import MOST_PROMPTS, PROMPTS, TemplateKwargs, chat, prompts
-from outrider.gateway.api.schema.structure import JsonSchemaFormat, ResponseFormat, format_structure, merged_structure
+from outrider.gateway.api.schema.structure import (
+    GrammarText,
+    JsonSchema,
+    JsonSchemaFormat,
+    ResponseFormat,
+    Texts,
+    format_structure,
+    merged_structure,
+)
 from outrider.gateway.api.schema.thinking import Effort, Thinking, ThoughtBudget, template_variables
 from outrider.gateway.api.schema.tools import Tool, ToolChoice, read_call_rules, template_tools
 from outrider.gateway.api.schema.unsupported import CHAT, COMPLETION
-from outrider.gateway.request.generation import CallRules, Generation, Structure, choice_seed
+from outrider.gateway.request.generation import CallRules, Generation, Prompt, Structure, Tokens, choice_seed
 from outrider.mesh.errors import InvalidRequest
-from outrider.wire.bounds import Count, Flag, integers
+from outrider.wire.bounds import INT32, Count, Flag, integers
 from outrider.wire.sampling import Length, Logprobs
 
 MOST_CHOICES = MOST_PROMPTS
@@ -36,7 +45,7 @@ class StreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     include_obfuscation: bool = False
 
 
-class Body(GenerationBody, frozen=True, kw_only=True):
+class Body(GenerationBody, frozen=True, kw_only=True, dict=True):
     """The parameters that completions and chats share."""
 
     max_tokens: Count | None = None
@@ -46,6 +55,14 @@ class Body(GenerationBody, frozen=True, kw_only=True):
     timings_per_token: Flag = False
     response_format: ResponseFormat | None = None
     stream_options: Annotated[StreamOptions, Meta(description='an object like {"include_usage": true}')] | None = None
+    grammar: GrammarText | None = None
+    json_schema: JsonSchema | None = None
+    guided_json: JsonSchema | None = None
+    guided_regex: Annotated[str, Meta(description="a regular expression")] | None = None
+    guided_choice: Texts | None = None
+    guided_grammar: GrammarText | None = None
+    truncate_prompt_tokens: Annotated[int, integers(-1, INT32)] | None = None
+    return_token_ids: Flag = False
 
     @property
     def include_usage(self) -> bool:
@@ -71,23 +88,24 @@ class Body(GenerationBody, frozen=True, kw_only=True):
             obfuscated=self.stream_options is not None and self.stream_options.include_obfuscation,
             timed=self.timings_per_token,
             prompt=prompt,
+            token_ids=self.return_token_ids,
         )
 
     @property
     def _wanted(self) -> Wanted:
         return Wanted(self.prompt_logprobs, None)
 
-    @property
+    @cached_property
     def _structure(self) -> Structure | None:
-        if self.response_format is None and self.structured_outputs is None:
-            return None
-        return merged_structure(format_structure(self.response_format), self.structured_outputs, "response_format")
+        return merged_structure(format_structure(self.response_format), "response_format", self)
 
 
 class CompletionBody(Body, frozen=True, kw_only=True):
     """Body of ``POST /v1/completions``."""
 
     prompt: Annotated[str | list[Any], Meta(description=PROMPTS)]
+    suffix: Annotated[str, Meta(min_length=1, description="a string")] | None = None
+    best_of: Annotated[int, integers(1, MOST_CHOICES)] | None = None
     max_tokens: Length | None = None
     logprobs: Logprobs | None = None
     echo: Flag = False
@@ -100,20 +118,24 @@ class CompletionBody(Body, frozen=True, kw_only=True):
         If the client gave a seed, all prompts have that seed, as separate requests would. Without it, each prompt has
         another seed.
         """
-        prompt, *more = prompts(self.prompt, self.add_special_tokens, self.parse_special_tokens)
-        if self.n * (1 + len(more)) > MOST_CHOICES:
-            why = f"{1 + len(more)} prompts with n = {self.n} ask for more than {MOST_CHOICES} answers"
+        prompt, *more = self._prompts
+        name, choices = ("n", self.n) if self.best_of is None else ("best_of", self.best_of)
+        if choices * (1 + len(more)) > MOST_CHOICES:
+            why = f"{1 + len(more)} prompts with {name} = {choices} ask for more than {MOST_CHOICES} answers"
             raise InvalidRequest(f"prompt: {why}: send several requests", param="prompt")
         given = (self.max_tokens, self.max_completion_tokens) != (None, None)
         most = self._most_tokens if given else _COMPLETION_TOKENS
         wanted = self._wanted
-        generation = self._generation(prompt, self._structure, max_tokens=most, logprobs=wanted.most, echo=wanted.echo)
+        logprobs = 0 if self._kept and wanted.most is None else wanted.most
+        generation = self._generation(prompt, self._structure, max_tokens=most, logprobs=logprobs, echo=wanted.echo)
         seed = generation.sampling.seed
         return msgspec.structs.replace(
             generation,
-            choices=self.n,
+            choices=choices,
+            kept=self._kept,
+            keep_last=self.truncate_prompt_tokens,
             more=tuple(
-                (prompt, choice_seed(seed, place * self.n) if self.seed is None else seed)
+                (prompt, choice_seed(seed, place * choices) if self.seed is None else seed)
                 for place, prompt in enumerate(more, 1)
             ),
         )
@@ -124,7 +146,25 @@ class CompletionBody(Body, frozen=True, kw_only=True):
 
     def shape(self, ignored: tuple[str, ...]) -> Shape:
         """The form of the answer; the answer names the ``ignored`` parameters."""
-        return self._shape(Shape("completion", (), self.return_tokens, self.include_usage, ignored=ignored))
+        shape = self._shape(Shape("completion", (), self.return_tokens, self.include_usage, ignored=ignored))
+        return msgspec.structs.replace(shape, kept=self._kept, hides_logprobs=self.logprobs is None)
+
+    @property
+    def _kept(self) -> int:
+        """Answers that each prompt keeps; 0 for all."""
+        return self.n if self.best_of is not None and self.best_of > self.n else 0
+
+    @property
+    def _prompts(self) -> list[Prompt]:
+        made = prompts(self.prompt, self.add_special_tokens, self.parse_special_tokens)
+        if self.suffix is None:
+            return made
+        for name in ("echo", "truncate_prompt_tokens"):
+            if getattr(self, name):
+                raise InvalidRequest(f"{name} may not be given with suffix", param=name)
+        if any(isinstance(prompt, Tokens) for prompt in made):
+            raise InvalidRequest("prompt must be text where suffix is given, not token ids", param="prompt")
+        return [msgspec.structs.replace(prompt, suffix=self.suffix) for prompt in made]
 
 
 class ChatBody(Body, frozen=True, kw_only=True):
@@ -141,6 +181,10 @@ class ChatBody(Body, frozen=True, kw_only=True):
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: Flag = True
     chat_template_kwargs: TemplateKwargs | None = None
+    chat_template: Annotated[str, Meta(min_length=1, description="a template in Jinja")] | None = None
+    documents: Annotated[list[dict[str, Any]], Meta(description="an array of objects")] | None = None
+    add_generation_prompt: Flag | None = None
+    continue_final_message: Flag = False
     reasoning_effort: Effort | None = None
     enable_thinking: Flag | None = None
     thinking: Annotated[Thinking, Meta(description=THINKING)] | None = None
@@ -157,14 +201,25 @@ class ChatBody(Body, frozen=True, kw_only=True):
     def generation(self) -> Generation:
         """The generation that the body asks for."""
         rules = self.call_rules
-        prompt = chat(self.messages, self._variables)
+        prompt = msgspec.structs.replace(
+            chat(self.messages, self._variables),
+            answering=not self.continue_final_message and self.add_generation_prompt is not False,
+            continuing=self.continue_final_message,
+            template=self.chat_template or "",
+        )
         if rules is not None:
             prompt = msgspec.structs.replace(prompt, tools=template_tools(self.tools))
         wanted = self._wanted
         generation = self._generation(
             prompt, self._structure, rules, max_tokens=self._most_tokens, logprobs=wanted.most, echo=wanted.echo
         )
-        return msgspec.structs.replace(generation, choices=self.n, splits=True, thought_budget=self._thought_budget)
+        return msgspec.structs.replace(
+            generation,
+            choices=self.n,
+            splits=True,
+            thought_budget=self._thought_budget,
+            keep_last=self.truncate_prompt_tokens,
+        )
 
     @property
     def _wanted(self) -> Wanted:
@@ -173,9 +228,12 @@ class ChatBody(Body, frozen=True, kw_only=True):
     @property
     def _variables(self) -> dict[str, Any] | None:
         """The variables of the template."""
+        given = self.chat_template_kwargs
+        if self.documents is not None:
+            given = {**(given or {}), "documents": self.documents}
         if self.reasoning_effort is None and self.enable_thinking is None and self.thinking is None:
-            return self.chat_template_kwargs
-        return template_variables(self.chat_template_kwargs, self.reasoning_effort, self.enable_thinking, self.thinking)
+            return given
+        return template_variables(given, self.reasoning_effort, self.enable_thinking, self.thinking)
 
     @property
     def _thought_budget(self) -> int | None:
@@ -202,6 +260,13 @@ def read_completion(body: bytes | dict[str, Any], ignored: list[str] | None = No
     completion = _consistent(read(body, CompletionBody, COMPLETION, ignored), ignored)
     if completion.max_tokens == 0 and not completion.echo:
         raise InvalidRequest("max_tokens must be an integer of at least 1 (0 with echo), not 0", param="max_tokens")
+    if completion.best_of is not None and completion.best_of < completion.n:
+        why = f"must be at least n, {completion.n}, not {completion.best_of}"
+        raise InvalidRequest(f"best_of {why}", param="best_of")
+    if completion.best_of is not None and completion.prompt_logprobs is not None:
+        raise InvalidRequest("best_of may not be given with prompt_logprobs", param="best_of")
+    if completion.best_of is not None and completion.stream:
+        raise InvalidRequest("best_of may not be given where stream is true", param="best_of")
     if names := completion.unenforced:
         note_unenforced(names, ignored)
     return completion
@@ -212,6 +277,9 @@ def read_chat(body: bytes | dict[str, Any], ignored: list[str] | None = None) ->
     chat_body = _consistent(read(body, ChatBody, CHAT, ignored), ignored)
     if chat_body.top_logprobs and not chat_body.logprobs:
         raise InvalidRequest("top_logprobs may only be given where logprobs is true", param="top_logprobs")
+    if chat_body.continue_final_message and chat_body.add_generation_prompt:
+        why = "continue_final_message and add_generation_prompt may not both be true"
+        raise InvalidRequest(why, param="continue_final_message")
     if names := chat_body.unenforced:
         note_unenforced(names, ignored)
     return chat_body

@@ -91,13 +91,15 @@ class RequestMetrics(msgspec.Struct):
 
 
 class TextChoice(msgspec.Struct):
-    """A completion's choice, whole or in a chunk."""
+    """A completion's choice, whole or in a chunk; the ids are vLLM's, with ``return_token_ids``."""
 
     text: str
     finish_reason: Finish | None
     index: int = 0
     logprobs: TextLogprobs | None = None
     prompt_logprobs: PromptLogprobs | UnsetType = UNSET
+    token_ids: list[int] | UnsetType = UNSET
+    prompt_token_ids: list[int] | UnsetType = UNSET
 
 
 class Delta(msgspec.Struct, omit_defaults=True):
@@ -117,6 +119,7 @@ class DeltaChoice(msgspec.Struct):
     finish_reason: Finish | None
     index: int = 0
     logprobs: ChatLogprobs | None = None
+    token_ids: list[int] | UnsetType = UNSET
 
 
 class AssistantMessage(msgspec.Struct):
@@ -137,6 +140,7 @@ class MessageChoice(msgspec.Struct):
     finish_reason: Finish | None
     index: int = 0
     logprobs: ChatLogprobs | None = None
+    token_ids: list[int] | UnsetType = UNSET
 
 
 Choice = TextChoice | DeltaChoice | MessageChoice
@@ -144,7 +148,7 @@ _C = TypeVar("_C", bound=Choice)
 
 
 class AnswerOf(msgspec.Struct, Generic[_C]):
-    """An answer, or a chunk of one."""
+    """An answer, or a chunk of one; of a completion, each choice has its ``prompt_token_ids``."""
 
     id: str
     object: str
@@ -157,6 +161,7 @@ class AnswerOf(msgspec.Struct, Generic[_C]):
     metrics: RequestMetrics | UnsetType = UNSET
     prompt_logprobs: PromptLogprobs | UnsetType = UNSET
     timings: Timings | UnsetType = UNSET
+    prompt_token_ids: list[int] | UnsetType = UNSET
 
 
 Answer = AnswerOf[Choice]

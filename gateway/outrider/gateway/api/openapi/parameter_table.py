@@ -38,9 +38,9 @@ def fates(api: str) -> dict[str, Fate]:
     assert body is not None
     names, other = hints_of(body.kind), body.unsupported
     aliases = {alias: Fate("honoured", f"`{own}`") for alias, own in ALIASES.items() if own in names}
-    refused = {name: Fate("refused", _note(name, other, [*names])) for name in other.altering if name not in aliases}
+    refused = {name: Fate("refused", _note(name, other, [*names])) for name in other.altering}
     ignored = {name: Fate("ignored", _shown(values)) for name, values in other.idle.items()}
-    return dict.fromkeys(names, Fate("honoured")) | aliases | refused | ignored
+    return refused | ignored | aliases | dict.fromkeys(names, Fate("honoured"))
 
 
 def _note(name: str, other: UnsupportedParameters, names: list[str]) -> str:

@@ -18,7 +18,6 @@ from outrider.gateway.api.schema.structure import (
     JsonObjectFormat,
     NamedSchema,
     TextFormat,
-    json_object,
     merged_structure,
 )
 from outrider.gateway.api.schema.thinking import Effort, template_variables
@@ -57,7 +56,7 @@ class TextConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def structure(self) -> Structure | None:
         """The structure that the format asks for; None for any text."""
         if isinstance(self.format, JsonObjectFormat):
-            return json_object("text.format")
+            return self.format.structure("text.format")
         if isinstance(self.format, JsonSchemaText):
             return self.format.structure("text.format.schema")
         return None
@@ -152,9 +151,9 @@ class ResponseBody(GenerationBody, frozen=True, kw_only=True, dict=True):
         made = self._generation(prompt, self._structure, rules, max_tokens=self.max_output_tokens, logprobs=logprobs)
         return msgspec.structs.replace(made, splits=True)
 
-    @property
+    @cached_property
     def _structure(self) -> Structure | None:
-        return merged_structure(self.text.structure(), self.structured_outputs, "text.format")
+        return merged_structure(self.text.structure(), "text.format", self)
 
     @cached_property
     def _tools(self) -> list[Tool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from typing import Annotated, Any, Literal
 
@@ -31,6 +32,8 @@ from outrider.wire.sampling import (
 _SEED_BITS = 53  # a returned seed survives clients whose numbers are doubles
 LEFT_TO_MODELS = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
 _MOST_WORDS = MOST_BAD_WORDS // 2
+_FORMATS = ("", "response_format", "text")
+"""Parameters whose structure is that of text beside calls."""
 
 BIASES = (
     f"an object of up to {MOST_BIASES} token ids with numbers from -{MOST_BIAS} to {MOST_BIAS}, or an array of up to "
@@ -84,6 +87,9 @@ class GenerationBody(SharedParameters, frozen=True, kw_only=True):
     prediction: (
         Annotated[Prediction, Meta(description='an object like {"type": "content", "content": "..."}')] | None
     ) = None
+    cache_salt: Annotated[str, Meta(min_length=1, max_length=1024, description="a string of 1 to 1024 characters")] | (
+        None
+    ) = None
     user: _Name | None = None
     prompt_cache_key: _Name | None = None
 
@@ -129,6 +135,7 @@ class GenerationBody(SharedParameters, frozen=True, kw_only=True):
             call_rules=call_rules,
             unnamed=tuple(name for name in LEFT_TO_MODELS if getattr(self, name) is None),
             prediction="" if self.prediction is None else self.prediction.text,
+            cache_salt="" if self.cache_salt is None else hashlib.sha256(self.cache_salt.encode()).hexdigest(),
         )
 
     @property
@@ -139,8 +146,8 @@ class GenerationBody(SharedParameters, frozen=True, kw_only=True):
 
     def _text_structure(self, call_rules: CallRules, structure: Structure | None) -> Structure | None:
         """The structure of text beside calls; None if the answer has to be calls. Raises `InvalidRequest`."""
-        if self.structured_outputs is not None:
-            name = "structured_outputs"
+        name = "" if structure is None else structure.param.partition(".")[0]
+        if name not in _FORMATS:
             raise InvalidRequest(f"{name} may not be given where functions may be called", param=name)
         return structure if call_rules.may_talk else None
 

@@ -22,6 +22,9 @@ ABSENT: dict[str, tuple[Any, ...]] = {
     "max_output_tokens": (-1,),
     "top_k": (-1,),
     "stop": ("",),
+    "suffix": ("",),
+    "grammar": ("",),
+    "chat_template": ("",),
 }
 """Values with which clients of other servers leave a parameter out. Null does so for every parameter."""
 

@@ -1,4 +1,4 @@
-"""The structure of answers: OpenAI's ``response_format`` and vLLM's ``structured_outputs``."""
+"""The structure of answers: ``response_format``, ``structured_outputs``, and other names of its kinds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,15 @@ class TextFormat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="t
 
 
 class JsonObjectFormat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="json_object"):
-    """``{"type": "json_object"}``: any JSON object."""
+    """``{"type": "json_object"}``: any JSON object, or with llama-server's ``schema`` JSON that fits it."""
+
+    schema: dict[str, Any] | None = None
+
+    def structure(self, param: str) -> Structure:
+        """The structure of such an object; the format is at ``param``. Raises `InvalidRequest`."""
+        if self.schema is not None:
+            return json_schema(f"{param}.schema", self.schema)
+        return Structure(param, Grammar(json_schema=_ANY_OBJECT))
 
 
 class NamedSchema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
@@ -53,35 +61,47 @@ class JsonSchemaFormat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     json_schema: NamedSchema
 
 
-class StructuredOutputs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
+JsonSchema = Annotated[dict[str, Any] | str, Meta(description="a JSON Schema, or its text")]
+GrammarText = Annotated[str, Meta(min_length=1, description="a grammar, in GBNF or in Lark")]
+Texts = Annotated[list[str], Meta(min_length=1, description="an array of at least one string")]
+
+
+class StructuredOutputs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``structured_outputs``: exactly one of its fields."""
 
-    json: dict[str, Any] | str | None = None
+    json: JsonSchema | None = None
     json_object: bool | None = None
     regex: str | None = None
-    choice: Annotated[list[str], Meta(min_length=1)] | None = None
+    choice: Texts | None = None
     grammar: str | None = None
 
-    def structure(self) -> Structure:
-        """The structure that the field asks for; raises `InvalidRequest` unless exactly one field is set."""
+    def structure(self, param: str = "") -> Structure:
+        """The structure that the field asks for; raises `InvalidRequest` unless exactly one field is set.
+
+        ``param`` is the field's own name in the request, if it has one.
+        """
         fields = [name for name in self.__struct_fields__ if getattr(self, name) not in (None, False)]
         if len(fields) != 1:
             why = "must hold exactly one of json, json_object, regex, choice and grammar"
             raise InvalidRequest(f"structured_outputs {why}", param="structured_outputs")
-        param = f"structured_outputs.{fields[0]}"
+        param = param or f"structured_outputs.{fields[0]}"
         if self.choice is not None:
             return Structure(param, Grammar(choice=Choices(texts=self.choice)))
         if self.json is not None:
-            require_small([self.json], param)
-            text, unenforced = enforce(lambda: self._kept, param, strict=False)
-            return Structure(param, Grammar(json_schema=text), unenforced)
+            return json_schema(param, read_plain(self.json, param) if isinstance(self.json, str) else self.json)
         schema = _ANY_OBJECT if self.json_object else None
         return Structure(param, Grammar(regex=self.regex, context_free=self.grammar, json_schema=schema))
 
-    @cached_property
-    def _kept(self) -> Enforced:
-        name = "structured_outputs.json"
-        return enforced(read_plain(self.json, name) if isinstance(self.json, str) else self.json)
+
+NAMED = {
+    "grammar": "grammar",
+    "json_schema": "json",
+    "guided_json": "json",
+    "guided_regex": "regex",
+    "guided_choice": "choice",
+    "guided_grammar": "grammar",
+}
+"""Fields of `StructuredOutputs` by their names in llama-server, and in vLLM before its ``structured_outputs``."""
 
 
 ResponseFormat = Annotated[
@@ -93,30 +113,32 @@ ResponseFormat = Annotated[
 ]
 
 
-def merged_structure(structure: Structure | None, outputs: StructuredOutputs | None, name: str) -> Structure | None:
-    """The structure of ``outputs``, or else ``structure``, which the parameter ``name`` asks for.
+def merged_structure(structure: Structure | None, name: str, body: msgspec.Struct) -> Structure | None:
+    """``structure``, which the parameter ``name`` asks for, or else what another parameter of ``body`` asks for.
 
-    Raises `InvalidRequest` if both are given.
+    Raises `InvalidRequest` if several parameters do.
     """
-    if outputs is None:
-        return structure
-    if structure is not None:
-        raise InvalidRequest(
-            f"structured_outputs and {name} both say what the answer has to be: give one of them",
-            param="structured_outputs",
-        )
-    return outputs.structure()
+    asked = {} if structure is None else {name: structure}
+    for other, kind in {"structured_outputs": "", **NAMED}.items():
+        if (value := getattr(body, other, None)) is not None:
+            asked[other] = StructuredOutputs(**{kind: value}).structure(other) if kind else value.structure()
+    if len(asked) > 1:
+        first, second = [*asked][:2]
+        raise InvalidRequest(f"{second} and {first} both say what the answer has to be: give one of them", param=second)
+    return next(iter(asked.values()), None)
 
 
 def format_structure(response_format: ResponseFormat | None) -> Structure | None:
     """The structure that ``response_format`` asks for; None for any text."""
     if isinstance(response_format, JsonObjectFormat):
-        return json_object("response_format")
+        return response_format.structure("response_format")
     if isinstance(response_format, JsonSchemaFormat):
         return response_format.json_schema.structure("response_format.json_schema.schema")
     return None
 
 
-def json_object(param: str) -> Structure:
-    """The structure of any JSON object; ``param`` is the client's parameter."""
-    return Structure(param, Grammar(json_schema=_ANY_OBJECT))
+def json_schema(param: str, schema: Any) -> Structure:
+    """The structure of JSON that fits the ``schema`` at ``param``; raises `InvalidRequest`."""
+    require_small([schema], param)
+    text, unenforced = enforce(lambda: enforced(schema), param, strict=False)
+    return Structure(param, Grammar(json_schema=text), unenforced)

@@ -66,6 +66,10 @@ _FORMS: dict[str, tuple[Any, ...]] = {
     "ebnf": _NULL,
     "structural_tag": _NULL,
     "format": ("",),
+    "guided_whitespace_pattern": _NULL,
+    "grammar_lazy": _OFF,
+    "grammar_triggers": ([],),
+    "preserved_tokens": ([],),
 }
 _PROMPTS: dict[str, tuple[Any, ...]] = {
     "images": ([],),
@@ -76,6 +80,7 @@ _PROMPTS: dict[str, tuple[Any, ...]] = {
     "multi_modal_data": ({},),
     "mm_processor_kwargs": ({},),
     "truncate_prompt_tokens": _NULL,
+    "truncation_side": ("left",),
     "chat_template": ("",),
     "documents": ([],),
     "web_search": _OFF,
@@ -92,6 +97,13 @@ _PROMPTS: dict[str, tuple[Any, ...]] = {
 }
 _ALTERING = _DRAWS | _OUTPUTS | _FORMS | _PROMPTS
 _OF_OPENAI: dict[str, tuple[Any, ...]] = {"prompt_logprobs": _NULL, "timings_per_token": _OFF}
+_IN_OPENAIS = {
+    *("grammar", "json_schema", "guided_json", "guided_regex", "guided_choice", "guided_grammar"),
+    "truncate_prompt_tokens",
+}
+"""Those of `_ALTERING` that completions and chats honour."""
+_OF_TEMPLATES = {"chat_template", "documents", "continue_final_message", "add_generation_prompt"}
+"""Those that chats honour."""
 _IN_CHATS: dict[str, tuple[Any, ...]] = {"add_special_tokens": _OFF, "parse_special_tokens": _OFF}
 _OF_RESPONSES: dict[str, tuple[Any, ...]] = {"input": _NULL, "instructions": ("",)}
 _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
@@ -106,6 +118,7 @@ _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
     "adaptive_decay": (0.9,),
     "spaces_between_special_tokens": (True,),
     "return_progress": _OFF,
+    "guided_decoding_backend": ANY,
     "stream_interval": _ONE,
     "cache_prompt": (True,),
     "id_slot": (-1,),
@@ -142,15 +155,20 @@ _INSTEAD: dict[str, str] = {
 }
 """What a client may give in the place of a refused parameter."""
 
+
+def _without(honoured: set[str]) -> dict[str, tuple[Any, ...]]:
+    return {name: values for name, values in _ALTERING.items() if name not in honoured}
+
+
 COMPLETION = UnsupportedParameters(
-    altering=_ALTERING
+    altering=_without(_IN_OPENAIS | {"best_of"})
     | _OF_RESPONSES
-    | {"suffix": ("",), "messages": ([],), "tools": ([],), "functions": ([],), "top_logprobs": (0,)},
+    | {"messages": ([],), "tools": ([],), "functions": ([],), "top_logprobs": (0,)},
     idle=_IDLE,
     instead=_INSTEAD,
 )
 CHAT = UnsupportedParameters(
-    altering=_ALTERING
+    altering=_without(_IN_OPENAIS | _OF_TEMPLATES)
     | _OF_RESPONSES
     | {
         **_IN_CHATS,

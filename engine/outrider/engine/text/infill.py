@@ -1,0 +1,53 @@
+"""The tokens with which a model fills in the text between a prefix and a suffix (Bavarian et al. 2022)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+_MARKS: tuple[tuple[str, str, str | None], ...] = (
+    ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"),  # Qwen2.5-Coder, CodeGemma, Granite 4
+    ("<fim_prefix>", "<fim_suffix>", "<fim_middle>"),  # StarCoder, Granite Code
+    ("<fim-prefix>", "<fim-suffix>", "<fim-middle>"),  # SantaCoder
+    ("<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"),  # DeepSeek-Coder
+    ("▁<PRE>", "▁<SUF>", "▁<MID>"),  # Code Llama
+    ("<PRE>", "<SUF>", "<MID>"),
+    ("<|code_prefix|>", "<|code_suffix|>", "<|code_middle|>"),  # GLM 4.5
+    ("[PREFIX]", "[SUFFIX]", None),  # Codestral
+)
+"""The marks of a prefix, of a suffix and of the text between them, in the texts of models' tokens."""
+_ENDS = (
+    *("<|fim_pad|>", "<fim_pad>", "<fim-pad>", "<|repo_name|>", "<repo_name>", "<reponame>", "<|fim_repo|>"),
+    *("<|file_sep|>", "<file_sep>", "<|file_separator|>", "<filename>", "<gh_stars>", "▁<EOT>", "<EOT>"),
+)
+"""Tokens behind which another file begins, and those that end what was filled in."""
+_ROLES = ("fim_pre", "fim_suf", "fim_mid")
+_END_ROLES = ("fim_pad", "fim_rep", "fim_sep")
+"""Names of such tokens in GGUF files (docs/gguf.md of ggml)."""
+
+
+class Infill(NamedTuple):
+    """Ids of the marks; where there is no ``middle``, the suffix comes first. ``ends`` end the answer."""
+
+    prefix: int
+    suffix: int
+    middle: int | None
+    ends: tuple[int, ...]
+
+    @classmethod
+    def of(cls, vocabulary: Mapping[str, int], names: Mapping[str, str]) -> Infill | None:
+        """The marks in a ``vocabulary``, those with such ``names`` before others; None if it has none."""
+        named = [names.get(role) for role in _ROLES]
+        for marks in (named, *_MARKS):
+            ids = [None if mark is None else vocabulary.get(mark) for mark in marks]
+            if ids[0] is not None and ids[1] is not None and (ids[2] is not None or marks[2] is None):
+                ends = [*marks, *_ENDS, *map(names.get, _END_ROLES)]
+                found = (vocabulary[end] for end in ends if end is not None and end in vocabulary)
+                return cls(ids[0], ids[1], ids[2], tuple(dict.fromkeys(found)))
+        return None
+
+    def around(self, before: Sequence[int], after: Sequence[int]) -> list[int]:
+        """The prompt for the text between the tokens ``before`` and those ``after`` it."""
+        if self.middle is None:
+            return [self.suffix, *after, self.prefix, *before]
+        return [self.prefix, *before, self.suffix, *after, self.middle]
