@@ -8,7 +8,14 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 from outrider.gateway.api.responses.items import Message, joined_lead
-from outrider.gateway.api.responses.tools import FunctionTool, NamedFunction, NamespaceTool, chat_tools, known_tools
+from outrider.gateway.api.responses.tools import (
+    AllowedFunctions,
+    FunctionTool,
+    NamedFunction,
+    NamespaceTool,
+    chat_tools,
+    known_tools,
+)
 from outrider.gateway.api.schema.generation import GenerationBody
 from outrider.gateway.api.schema.ignored import note_part
 from outrider.gateway.api.schema.json_schemas import note_unenforced
@@ -93,8 +100,11 @@ class ResponseBody(GenerationBody, frozen=True, kw_only=True, dict=True):
     ] = msgspec.field(default_factory=list)
     tool_choice: (
         Annotated[
-            Literal["none", "auto", "required"] | NamedFunction,
-            Meta(description='"auto", "none", "required", or {"type": "function", "name": ...}'),
+            Literal["none", "auto", "required"] | NamedFunction | AllowedFunctions,
+            Meta(
+                description='"auto", "none", "required", {"type": "function", "name": ...}, '
+                'or {"type": "allowed_tools", "mode": ..., "tools": [...]}'
+            ),
         ]
         | None
     ) = None
@@ -103,6 +113,7 @@ class ResponseBody(GenerationBody, frozen=True, kw_only=True, dict=True):
         dict[Annotated[str, Meta(max_length=64)], Annotated[str, Meta(max_length=512)]],
         Meta(max_length=16, description="an object of up to 16 strings, each of up to 512 characters"),
     ] = msgspec.field(default_factory=dict)
+    truncation: Annotated[Literal["auto", "disabled"], Meta(description='"auto" or "disabled"')] = "disabled"
     store: Flag = True
     background: Flag = False
     chat_template_kwargs: TemplateKwargs | None = None
@@ -112,7 +123,7 @@ class ResponseBody(GenerationBody, frozen=True, kw_only=True, dict=True):
     def call_rules(self) -> CallRules | None:
         """The rules for calls; None if no function may be called."""
         named = self.tool_choice
-        choice = named.chosen if isinstance(named, NamedFunction) else named
+        choice = named if isinstance(named, str | None) else named.chosen
         return read_call_rules(self._tools, choice, self.parallel_tool_calls, "parameters")
 
     @property

@@ -112,7 +112,6 @@ RESPONSE = UnsupportedParameters(
         "client_metadata": ANY,
         "context_management": ([],),
         "max_tool_calls": ANY,
-        "truncation": ("disabled",),
         "stream_options": ({}, {"include_obfuscation": False}),
     },
 )
