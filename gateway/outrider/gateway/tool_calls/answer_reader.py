@@ -31,7 +31,8 @@ class AnswerReader:
     Text that may be the beginning of a call is held back, and so are blanks, which are dropped before a call. What
     begins like a call of ``names`` and is none is text. If ``bare``, an answer of nothing but calls without the
     format's marks is read as calls, too. Such calls are returned at the end of the answer: any text behind them would
-    make the whole answer text. ``types`` are those of each function's parameters.
+    make the whole answer text. ``types`` are those of each function's parameters. The beginning of a first call at the
+    end of an answer is text, that of a further one is left out.
     """
 
     def __init__(
@@ -68,9 +69,8 @@ class AnswerReader:
         pieces = [piece for token, text in pairs for piece in self._take_token(token, text)]
         if last or frame.finish == Finish.STOP:
             pieces += self._take_bare()
-        if frame.finish is not None and self._held:
-            further = self._next == self._read_further and not self._form.end
-            if (self._next == self._read_text or further) and (not self.called or self._held.strip()):
+        if frame.finish is not None:
+            if self._held and not self.called:
                 pieces.append(AnswerPiece(self._held))
             self._held = ""
         return _joined(pieces)
