@@ -141,18 +141,18 @@ class AnswerReader:
             self._next = self._read_text
 
     def _begin(self, heads: dict[str, str]) -> Generator[AnswerPiece, None, bool | None]:
-        """Begins a call with one of ``heads``; returns whether it did, None if more text decides."""
-        decided: bool | None = False
-        for head, name in heads.items():
-            length = fits(head, self._held)
-            if length:
-                self._held = self._held[length:]
-                self._arguments = arguments_of(self._form, self._types.get(name, {}))
-                self._next, self._calls = self._read_arguments, self._calls + 1
-                yield AnswerPiece("", self._calls - 1, name)
-                return True
-            decided = None if length == 0 else decided
-        return decided
+        """Begins a call with the longest of ``heads``; returns whether it did, None if more text decides."""
+        found = {head: length for head in heads if (length := fits(head, self._held)) is not None}
+        if not all(found.values()):
+            return None
+        if not found:
+            return False
+        head = max(found, key=len)
+        self._held = self._held[found[head] :]
+        self._arguments = arguments_of(self._form, self._types.get(heads[head], {}))
+        self._next, self._calls = self._read_arguments, self._calls + 1
+        yield AnswerPiece("", self._calls - 1, heads[head])
+        return True
 
 
 def _spelled(heads: Sequence[str], names: Sequence[str]) -> dict[str, str]:
