@@ -284,6 +284,10 @@ def _spaced(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
 SPACED_CALLED = {"tools": _spaced(TOOLS), "tool_choice": "required"}
 FLAT_CALLED = {"tools": _flat(TOOLS), "tool_choice": "required"}
 FLAT_F = {"tool_choice": {"type": "function", "name": "f"}, "chat_template_kwargs": {"enable_thinking": False}}
+FLAT_ALLOWED = {
+    "tools": _flat(TOOLS),
+    "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": _flat(TOOLS_ALLOWED[:1])},
+}
 LOGPROBS = "message.output_text.logprobs"
 TEXT = {"text": {"format": {"type": "json_schema", "name": "a", "schema": SCHEMA}}}
 LOOSE_TEXT = {"text": {"format": {"type": "json_schema", "name": "a", "schema": LOOSE}}}
@@ -315,11 +319,17 @@ RESPONSE: dict[str, Effect] = SHARED | {
     "tool_choice": Effect("required", {"tools": _flat(TOOLS)}),
     "tool_choice.namespace": Effect("a", {"tools": _flat(TOOLS[:1]) + _spaced(TOOLS)} | FLAT_F),
     "tool_choice.name": Effect("g", {"tools": _flat(TOOLS)} | FLAT_F),
+    "tool_choice.mode": Effect("required", FLAT_ALLOWED),
+    "tool_choice.tools": Effect(_flat(TOOLS_ALLOWED[1:]), FLAT_ALLOWED, Shows.REQUEST),
     "parallel_tool_calls": Effect(False, FLAT_CALLED, Shows.REQUEST),
     "chat_template_kwargs": Effect({VARIABLE: True}),
     "reasoning.effort": Effect("low"),
     "reasoning.summary": Effect("auto", shows=Shows.IGNORED),
     "metadata": Effect({"a": "b"}, shows=Shows.REPEATED),
+    "truncation": Effect(
+        test="tests/gateway/api/responses/test_truncation.py::"
+        "test_a_conversation_that_is_too_long_is_answered_without_its_beginning",
+    ),
     "background": Effect(True),
     "store": Effect(
         False,

@@ -127,7 +127,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "cli": ("settings", "bus", "stores", "certificates", "credentials", "kubernetes", "processes", "commands", "main"),
     "measure": ("local_mesh", "load", "report", "chats", "bench", "ramp", "planning"),
-    "loadtest": ("thresholds", "meshes", "load", "chats", "peers", "attack", "experiments", "__main__"),
+    "loadtest": ("thresholds", "meshes", "load", "chats", "cases", "peers", "attack", "experiments", "__main__"),
     "benches": ("kernels", "models", "verifier"),
 }
 """Rooms of a package and modules beside them, in order: each may import those before it.

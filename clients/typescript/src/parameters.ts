@@ -114,7 +114,15 @@ export type ChatParameters = Maybe<
     logprobs: boolean;
     top_logprobs: number;
     tools: Tool[];
-    tool_choice: "auto" | "none" | "required" | { type: "function"; function: { name: string } };
+    tool_choice:
+      | "auto"
+      | "none"
+      | "required"
+      | { type: "function"; function: { name: string } }
+      | {
+          type: "allowed_tools";
+          allowed_tools: { mode: "auto" | "required"; tools: { type: "function"; function: { name: string } }[] };
+        };
     parallel_tool_calls: boolean;
     chat_template_kwargs: Record<string, unknown>;
     chat_template: string;

@@ -29,11 +29,17 @@ export type ResponseParameters = Maybe<
     max_output_tokens: number;
     text: { format?: Record<string, unknown> };
     tools: FunctionTool[];
-    tool_choice: "auto" | "none" | "required" | { type: "function"; name: string };
+    tool_choice:
+      | "auto"
+      | "none"
+      | "required"
+      | { type: "function"; name: string }
+      | { type: "allowed_tools"; mode: "auto" | "required"; tools: { type: "function"; name: string }[] };
     parallel_tool_calls: boolean;
     include: ("message.output_text.logprobs" | "reasoning.encrypted_content")[];
     top_logprobs: number;
     metadata: Record<string, string>;
+    truncation: "auto" | "disabled";
     store: boolean;
     background: boolean;
     chat_template_kwargs: Record<string, unknown>;

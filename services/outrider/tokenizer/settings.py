@@ -42,6 +42,7 @@ class TokenizerSettings(Settings, kw_only=True, frozen=True):
             "mistral_v11",
             "qwen3_coder",
             "glm45",
+            "glm47",
             "deepseek_v3",
             "deepseek_v31",
             "kimi_k2",

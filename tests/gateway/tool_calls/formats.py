@@ -39,6 +39,10 @@ _GLM = (
     "<tool_call>{{ f.name }}\n{% for name, value in f.arguments | items %}<arg_key>{{ name }}</arg_key>\n"
     "<arg_value>{{ value if value is string else value | tojson }}</arg_value>\n{% endfor %}</tool_call>"
 )
+_GLM_47 = (
+    "<tool_call>{{ f.name }}{% for name, value in f.arguments | items %}<arg_key>{{ name }}</arg_key>"
+    "<arg_value>{{ value if value is string else value | tojson }}</arg_value>{% endfor %}</tool_call>"
+)
 _PYTHON = (
     "{{ f.name }}({% for name, value in f.arguments | items %}{{ name }}=@"
     "{% if not loop.last %}, {% endif %}{% endfor %})"
@@ -57,6 +61,7 @@ CALLS = {
     "mistral_v11": f"{_EACH}[TOOL_CALLS]{{{{ f.name }}}}[ARGS]{{{{ f.arguments | tojson }}}}{{% endfor %}}",
     "qwen3_coder": f"{_EACH}{_LINE}{_QWEN_CODER}{{% endfor %}}",
     "glm45": f"{_EACH}{_LINE}{_GLM}{{% endfor %}}",
+    "glm47": f"{_EACH}{_GLM_47}{{% endfor %}}",
     "deepseek_v3": (
         _SECTION.replace("@", "<｜tool▁calls▁begin｜>")
         + f"{_EACH}{_FENCED}{{% endfor %}}"
@@ -94,6 +99,7 @@ PROMPTS = {
     "pythonic": "Respond in the format [func_name1(name1=value1), func_name2(name=value)]",
     "qwen3_coder": "<tool_call>\n<function=f>\n<parameter=a>\nvalue\n</parameter>\n</function>\n</tool_call>",
     "glm45": "<tool_call>{function-name}\n<arg_key>{key}</arg_key>\n<arg_value>{value}</arg_value>\n</tool_call>",
+    "glm47": "<tool_call>{function-name}<arg_key>{key}</arg_key><arg_value>{value}</arg_value>...</tool_call>",
 }
 
 

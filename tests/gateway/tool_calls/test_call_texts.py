@@ -131,7 +131,7 @@ def test_the_last_value_of_any_type_is_whole_in_a_stream(form: str, name: str, v
     assert _told_of(form, rendered(form, "", [call])) == [call]
 
 
-@pytest.mark.parametrize("form", ["qwen3_coder", "glm45"])
+@pytest.mark.parametrize("form", ["qwen3_coder", "glm45", "glm47"])
 @pytest.mark.parametrize(
     ("name", "text", "value"),
     [
@@ -161,7 +161,7 @@ def test_a_value_between_tags_has_a_type_that_its_schema_allows(form: str, name:
     assert _told_of(form, answer) == [("run", {name: value})]
 
 
-@pytest.mark.parametrize("form", ["qwen3_coder", "glm45"])
+@pytest.mark.parametrize("form", ["qwen3_coder", "glm45", "glm47"])
 @pytest.mark.parametrize("name", ["text", "maybe", "either"])
 def test_a_long_text_comes_before_its_end(form: str, name: str) -> None:
     answer = rendered(form, "", [("run", {name: "line\n" * 9})])
@@ -193,6 +193,21 @@ def test_pythons_literals_become_json(said: str, value: Any) -> None:
             part, held = reader.split(held + text[start : start + size])
             made += part
         assert (json.loads(made), held, reader.whole) == ({"a": value, "b": 1}, ")]", True)
+
+
+def test_of_names_that_begin_alike_the_longest_one_is_called() -> None:
+    names, marks = ("get", "get_all", "get_al"), CallStyle("glm47")
+    for name in names:
+        answer = (
+            f"<tool_call>{name}<arg_key>a</arg_key><arg_value>1</arg_value></tool_call><tool_call>{name}</tool_call>"
+        )
+        for size in (1, 2, 5, 99):
+            reader = AnswerReader(marks, names, [{"a": ("integer",)}] * 3)
+            parts = [answer[start : start + size] for start in range(0, len(answer), size)]
+            pieces = [piece for part in parts for piece in reader.take(Frame("r", 0, [1], [part], [""]))]
+            assert [piece.name for piece in pieces if piece.name is not None] == [name, name]
+            assert "".join(piece.text for piece in pieces) == '{"a": 1}{}'
+            assert reader.whole
 
 
 def test_turns_of_harmony_are_no_content() -> None:

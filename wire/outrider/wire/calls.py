@@ -9,6 +9,7 @@ from outrider.wire.call_formats.call_format import CallFormat
 from outrider.wire.call_formats.deepseek_v3 import DEEPSEEK_V3
 from outrider.wire.call_formats.deepseek_v31 import DEEPSEEK_V31
 from outrider.wire.call_formats.glm45 import GLM45
+from outrider.wire.call_formats.glm47 import GLM47
 from outrider.wire.call_formats.granite import GRANITE
 from outrider.wire.call_formats.harmony import HARMONY
 from outrider.wire.call_formats.hermes import HERMES
@@ -27,6 +28,7 @@ FORMATS = {
     "mistral": MISTRAL,
     "harmony": HARMONY,
     "granite": GRANITE,
+    "glm47": GLM47,
     "glm45": GLM45,
     "hermes": HERMES,
     "qwen3_coder": QWEN3_CODER,

@@ -31,7 +31,8 @@ class AnswerReader:
     Text that may be the beginning of a call is held back, and so are blanks, which are dropped before a call. What
     begins like a call of ``names`` and is none is text. If ``bare``, an answer of nothing but calls without the
     format's marks is read as calls, too. Such calls are returned at the end of the answer: any text behind them would
-    make the whole answer text. ``types`` are those of each function's parameters.
+    make the whole answer text. ``types`` are those of each function's parameters. The beginning of a first call at the
+    end of an answer is text, that of a further one is left out.
     """
 
     def __init__(
@@ -68,9 +69,8 @@ class AnswerReader:
         pieces = [piece for token, text in pairs for piece in self._take_token(token, text)]
         if last or frame.finish == Finish.STOP:
             pieces += self._take_bare()
-        if frame.finish is not None and self._held:
-            further = self._next == self._read_further and not self._form.end
-            if (self._next == self._read_text or further) and (not self.called or self._held.strip()):
+        if frame.finish is not None:
+            if self._held and not self.called:
                 pieces.append(AnswerPiece(self._held))
             self._held = ""
         return _joined(pieces)
@@ -141,18 +141,18 @@ class AnswerReader:
             self._next = self._read_text
 
     def _begin(self, heads: dict[str, str]) -> Generator[AnswerPiece, None, bool | None]:
-        """Begins a call with one of ``heads``; returns whether it did, None if more text decides."""
-        decided: bool | None = False
-        for head, name in heads.items():
-            length = fits(head, self._held)
-            if length:
-                self._held = self._held[length:]
-                self._arguments = arguments_of(self._form, self._types.get(name, {}))
-                self._next, self._calls = self._read_arguments, self._calls + 1
-                yield AnswerPiece("", self._calls - 1, name)
-                return True
-            decided = None if length == 0 else decided
-        return decided
+        """Begins a call with the longest of ``heads``; returns whether it did, None if more text decides."""
+        found = {head: length for head in heads if (length := fits(head, self._held)) is not None}
+        if not all(found.values()):
+            return None
+        if not found:
+            return False
+        head = max(found, key=len)
+        self._held = self._held[found[head] :]
+        self._arguments = arguments_of(self._form, self._types.get(heads[head], {}))
+        self._next, self._calls = self._read_arguments, self._calls + 1
+        yield AnswerPiece("", self._calls - 1, heads[head])
+        return True
 
 
 def _spelled(heads: Sequence[str], names: Sequence[str]) -> dict[str, str]:

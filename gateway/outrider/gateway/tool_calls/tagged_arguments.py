@@ -76,9 +76,9 @@ class _Value:
         value, ended = text[:place], text.startswith(closing, place)
         after = text[place + len(closing) :] if ended else text[place:]
         if self._textual is None and self._scanner is None:
-            if ended:
-                return self._whole(value), after, True
             self._decide(value)
+            if ended and self._scanner is None:
+                return self._whole(value), after, True
         if self._scanner is not None:
             return self._read_json(text, closing)
         if not self._textual or not (value or ended):

@@ -15,6 +15,7 @@ from tests.gateway.strict_client import TOOL
 pytestmark = pytest.mark.timeout(300)
 IMAGE = {"type": "input_image", "image_url": "http://localhost"}
 UNMEANT = {"type": 7}
+ALLOWED = {"type": "allowed_tools", "mode": "auto"}
 CALL = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
 JSON_OBJECT = {"text": {"format": {"type": "json_object"}}}
 
@@ -61,6 +62,15 @@ def test_what_is_not_stored_or_no_response_is_not_found(http: httpx.Client) -> N
         ({"tools": [{"type": "namespace", "name": "a b", "tools": []}]}, "tools[0].name", "tools must be"),
         ({"input": [{"type": "reasoning", "content": "a"}]}, "input[0].content", "input[0] must be"),
         ({"tools": [TOOL], "tool_choice": {"type": "function", "name": "f"}}, "tool_choice", "there are: paint"),
+        (
+            {"tools": [TOOL], "tool_choice": ALLOWED | {"tools": [{"type": "function", "name": "f"}]}},
+            "tool_choice",
+            "there are: paint",
+        ),
+        ({"tools": [TOOL], "tool_choice": ALLOWED | {"tools": [{"type": "mcp"}]}}, "tool_choice.tools[0].type", "mcp"),
+        ({"truncation": "oldest"}, "truncation", '"auto" or "disabled"'),
+        ({"input": "a" * (CONTEXT + 1), "truncation": "auto"}, "input", "tokens"),
+        ({"input": [{"type": "compaction", "encrypted_content": "x"}]}, "input[0].type", "compaction"),
         ({"top_logprobs": 2}, "top_logprobs", "include"),
         ({"include": ["everything"]}, "include[0]", "message.output_text.logprobs"),
         ({"background": True, "store": False}, "background", "store must be true"),

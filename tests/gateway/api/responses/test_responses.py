@@ -23,6 +23,7 @@ from tests.gateway.streaming import Gateway
 from tests.gateway.strict_client import REQUEST, TEXT_ENDS, TEXT_EVENTS, TOOL, Paint, same, strict
 
 pytestmark = pytest.mark.timeout(300)
+ALLOWED: Any = {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "paint"}]}
 
 
 @pytest.fixture
@@ -114,11 +115,12 @@ async def test_a_schema_is_held(client: openai.AsyncOpenAI) -> None:
     assert made.status == "incomplete" or isinstance(json.loads(made.output_text), dict)
 
 
-@pytest.mark.parametrize("choice", ["required", {"type": "function", "name": "paint"}])
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "name": "paint"}, ALLOWED])
 async def test_a_function_that_has_to_be_called_is(
     client: openai.AsyncOpenAI, elsewhere: openai.AsyncOpenAI, choice: Any
 ) -> None:
-    asked: Any = {"model": MODEL, "tools": [TOOL], "tool_choice": choice, "parallel_tool_calls": False}
+    tools = [TOOL] if choice != ALLOWED else [TOOL | {"name": "blot"}, TOOL]
+    asked: Any = {"model": MODEL, "tools": tools, "tool_choice": choice, "parallel_tool_calls": False}
     asked |= {"extra_body": {"seed": 3}, "max_output_tokens": 400}
     told = [event async for event in await client.responses.create(input="paint", **asked, stream=True)]
     kinds = [event.type.removeprefix("response.") for event in told]

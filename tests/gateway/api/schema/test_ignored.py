@@ -63,7 +63,6 @@ def test_an_unknown_parameter_is_named_and_one_that_is_null_is_absent(kind: str)
         ("chat", {"metadata": {"a": "b"}}),
         ("chat", {"service_tier": "flex"}),
         ("completion", {"safety_identifier": "x"}),
-        ("response", {"truncation": "auto"}),
         ("response", {"max_tool_calls": 3}),
         ("response", {"context_management": [{"type": "compaction"}]}),
         ("response", {"client_metadata": {"a": "b"}}),
@@ -100,7 +99,7 @@ def test_a_part_of_a_parameter_that_has_no_effect_is_named_by_its_place() -> Non
         ("chat", {"store": False, "service_tier": "auto", "reasoning_effort": "none", "verbosity": "medium"}),
         ("chat", {"chat_template_kwargs": None, "audio": None, "web_search_options": None, "modalities": ["text"]}),
         ("completion", {"best_of": 1, "suffix": "", "use_beam_search": False, "length_penalty": 1.0}),
-        ("response", {"reasoning": {}, "truncation": "disabled", "text": {"verbosity": "medium"}}),
+        ("response", {"reasoning": {}, "truncation": "auto", "text": {"verbosity": "medium"}}),
         ("chat", {"mirostat": 0, "mirostat_tau": 5.0, "mirostat_eta": 0.1, "xtc_probability": 0.0, "typical_p": 1.0}),
         (
             "completion",

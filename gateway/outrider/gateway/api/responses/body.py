@@ -8,7 +8,14 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 from outrider.gateway.api.responses.items import Message, joined_lead
-from outrider.gateway.api.responses.tools import FunctionTool, NamedFunction, NamespaceTool, chat_tools, known_tools
+from outrider.gateway.api.responses.tools import (
+    AllowedFunctions,
+    FunctionTool,
+    NamedFunction,
+    NamespaceTool,
+    chat_tools,
+    known_tools,
+)
 from outrider.gateway.api.schema.generation import GenerationBody
 from outrider.gateway.api.schema.ignored import note_part
 from outrider.gateway.api.schema.json_schemas import note_unenforced
@@ -98,8 +105,11 @@ class ResponseBody(GenerationBody, frozen=True, kw_only=True, dict=True):
     ] = msgspec.field(default_factory=list)
     tool_choice: (
         Annotated[
-            Literal["none", "auto", "required"] | NamedFunction,
-            Meta(description='"auto", "none", "required", or {"type": "function", "name": ...}'),
+            Literal["none", "auto", "required"] | NamedFunction | AllowedFunctions,
+            Meta(
+                description='"auto", "none", "required", {"type": "function", "name": ...}, '
+                'or {"type": "allowed_tools", "mode": ..., "tools": [...]}'
+            ),
         ]
         | None
     ) = None
@@ -111,6 +121,7 @@ class ResponseBody(GenerationBody, frozen=True, kw_only=True, dict=True):
     stream_options: (
         Annotated[ResponseStreamOptions, Meta(description='an object like {"include_obfuscation": true}')] | None
     ) = None
+    truncation: Annotated[Literal["auto", "disabled"], Meta(description='"auto" or "disabled"')] = "disabled"
     store: Flag = True
     background: Flag = False
     chat_template_kwargs: TemplateKwargs | None = None
@@ -125,7 +136,7 @@ class ResponseBody(GenerationBody, frozen=True, kw_only=True, dict=True):
     def call_rules(self) -> CallRules | None:
         """The rules for calls; None if no function may be called."""
         named = self.tool_choice
-        choice = named.chosen if isinstance(named, NamedFunction) else named
+        choice = named if isinstance(named, str | None) else named.chosen
         return read_call_rules(self._tools, choice, self.parallel_tool_calls, "parameters")
 
     @property

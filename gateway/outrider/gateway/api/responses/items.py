@@ -171,9 +171,14 @@ def _messages(value: list[dict[str, Any]], thoughts: Thoughts) -> Iterator[Messa
             thought = ""
 
 
+def leading(conversation: list[Message]) -> int:
+    """Number of messages of the system at the beginning of ``conversation``."""
+    return next((at for at, message in enumerate(conversation) if message["role"] not in _LEADS), len(conversation))
+
+
 def joined_lead(conversation: list[Message]) -> list[Message]:
     """``conversation`` with one message of the system at its beginning: many templates take one only."""
-    count = next((at for at, message in enumerate(conversation) if message["role"] not in _LEADS), len(conversation))
+    count = leading(conversation)
     if count < 2:
         return conversation
     text = "\n\n".join(message["content"] for message in conversation[:count])

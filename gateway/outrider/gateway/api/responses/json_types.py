@@ -114,6 +114,7 @@ class Echo(msgspec.Struct, kw_only=True):
     tools: list[dict[str, Any]]
     top_logprobs: int
     top_p: float
+    truncation: Literal["auto", "disabled"] = "disabled"
 
 
 class Response(Echo, kw_only=True):
@@ -129,7 +130,6 @@ class Response(Echo, kw_only=True):
     incomplete_details: IncompleteDetails | None = None
     usage: ResponseUsage | None = None
     service_tier: Literal["default"] = "default"
-    truncation: Literal["disabled"] = "disabled"
     outrider: Extra | UnsetType = UNSET
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import takewhile
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -20,6 +21,7 @@ from outrider.gateway.api.responses.json_types import (
 from outrider.gateway.api.responses.tools import qualified
 from outrider.gateway.api.schema.logprobs import TokenLogprob, chat_logprobs
 from outrider.gateway.api.schema.tools import call_id
+from outrider.gateway.stream.reassembly import split
 from outrider.gateway.tool_calls.answer_reader import AnswerPiece, AnswerReader
 from outrider.wire.frames import Frame
 
@@ -40,6 +42,7 @@ class Output:
     ) -> None:
         self._request, self._reader, self._namespaces, self._seal = request, reader, namespaces or {}, seal
         self._text, self._logprobs, self._thought = "", list[TokenLogprob](), ""
+        self._held = list[TokenLogprob]()
         self._has_message = False
         self._calls: list[OutputCall] = []
 
@@ -50,10 +53,10 @@ class Output:
         """
         if thought:
             yield from self._add_thought(thought)
-        pieces = [AnswerPiece("".join(frame.texts))] if self._reader is None else self._reader.take(frame)
-        text = "".join(piece.text for piece in pieces if piece.place is None)
-        begins = bool(text) or (self._reader is None and not thought) or self._ends_empty(frame)
-        yield from self._add_text(text, frame, extra, begins=begins)
+        pieces, logprobs = self._read(frame)
+        text = "".join(piece.text for piece in takewhile(lambda piece: piece.place is None, pieces))
+        begins = bool(text) or (self._reader is None and bool(frame.tokens)) or self._ends_empty(frame)
+        yield from self._add_text(text, logprobs, extra, begins=begins)
         for piece in pieces:
             if piece.place is not None:
                 yield from self._add_call(piece)
@@ -83,10 +86,30 @@ class Output:
         if self._has_message:
             part = TextPart(self._text, logprobs=list(self._logprobs))
             items.append(OutputMessage(self._message_id, "completed", [part]))
-        items += map(msgspec.structs.replace, self._calls)
+        items += [msgspec.structs.replace(call, status="completed") for call in self._calls]
         if items:
             items[-1].status = last
         return items
+
+    def _read(self, frame: Frame) -> tuple[Sequence[AnswerPiece], list[TokenLogprob]]:
+        """The pieces of ``frame``, and the log-probabilities of the tokens of its text, those held back included.
+
+        They do not depend on how frames divide the tokens; tokens of calls have none.
+        """
+        told = chat_logprobs(frame)
+        if self._reader is None:
+            return [AnswerPiece("".join(frame.texts))], [] if told is None else told.content
+        if told is None:
+            return self._reader.take(frame), []
+        pieces, released = list[AnswerPiece](), list[TokenLogprob]()
+        for logprob in [*told.content, None]:
+            token, frame = split(frame, 1) if logprob is not None else (frame, frame)
+            self._held += [] if logprob is None else [logprob]
+            new = self._reader.take(token)
+            pieces += new
+            if new and not self._reader.called:
+                released, self._held = released + self._held, []
+        return pieces, released
 
     def _ends_empty(self, frame: Frame) -> bool:
         none = not (self._has_message or self._calls)
@@ -101,7 +124,7 @@ class Output:
         yield event_types.ThoughtDelta(output_index=0, item_id=id_, delta=text)
 
     def _add_text(
-        self, text: str, frame: Frame, extra: Extra | UnsetType, *, begins: bool
+        self, text: str, logprobs: list[TokenLogprob], extra: Extra | UnsetType, *, begins: bool
     ) -> Iterator[event_types.Event]:
         if not self._has_message and begins and not self._calls:
             if self._last >= 0:
@@ -112,8 +135,6 @@ class Output:
             yield event_types.PartAdded(output_index=self._last, item_id=self._message_id, part=TextPart(""))
         if not self._has_message or self._calls:
             return
-        frame_logprobs = chat_logprobs(frame)
-        logprobs = [] if frame_logprobs is None else frame_logprobs.content
         self._text += text
         self._logprobs += logprobs
         if text or logprobs or extra is not UNSET:

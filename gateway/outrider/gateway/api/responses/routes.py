@@ -29,17 +29,18 @@ from outrider.gateway.api.responses.stored_form import (
     unknown_response,
 )
 from outrider.gateway.api.responses.stream import ResponseStream, collect, failure
+from outrider.gateway.api.responses.truncation import truncated
 from outrider.gateway.api.schema.headers import note_trouble, with_routing_headers, with_timeout_header
 from outrider.gateway.api.schema.ignored import announce, collector
 from outrider.gateway.api.schema.thoughts import Seal
 from outrider.gateway.ledger.record import Key, Record
 from outrider.gateway.request.flight import Flight
 from outrider.gateway.request.in_flight import Flights
-from outrider.gateway.request.intake import Generations
+from outrider.gateway.request.intake import Generations, longest_answer
 from outrider.gateway.request.models import require_allowed
 from outrider.gateway.settings import GatewaySettings
 from outrider.gateway.stream.replay import replay
-from outrider.mesh.errors import Cancelled, InvalidRequest, NotFound, Unavailable
+from outrider.mesh.errors import Cancelled, ContextExceeded, InvalidRequest, NotFound, Unavailable
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -98,8 +99,11 @@ class ResponseRoutes:
         """Starts a generation. Raises `Unavailable` if the ledger does not take the record of a background response."""
         admission: Admission = request.state.admission
         conversation = await self._conversation(body, said, admission)
+        kept = await self._fitting(body, conversation, admission.caller)
+        if dropped := len(conversation) - len(kept):
+            ignored = announce(request, [*ignored, f"input/{dropped}_oldest_of_{len(conversation)}"])
         shape = ResponseShape.of(body, conversation, ignored)
-        generation = with_routing_headers(with_timeout_header(body, request).generation(conversation), request)
+        generation = with_routing_headers(with_timeout_header(body, request).generation(kept), request)
         starting = self._generations.start(
             request.state.request_id,
             generation,
@@ -143,6 +147,23 @@ class ResponseRoutes:
                 param="previous_response_id",
             )
         return shape.messages() + answer_messages(previous.response().output) + said
+
+    async def _fitting(self, body: ResponseBody, conversation: list[Message], caller: Caller) -> list[Message]:
+        """``conversation``, without its oldest messages where it does not fit and is to be truncated."""
+        if body.truncation == "disabled":
+            return conversation
+        served = await self._generations.find(body.model, caller)
+        room = served.context_length // 8 if body.max_output_tokens is None else body.max_output_tokens
+
+        async def fits(messages: list[Message]) -> bool:
+            generation = body.generation(messages)
+            try:
+                ids = await self._generations.encode(served, generation.prompt, caller)
+                return longest_answer(served, generation, len(ids), caller) >= min(room, served.context_length // 2)
+            except ContextExceeded:
+                return False
+
+        return await truncated(conversation, fits)
 
     async def _read(self, request: Request) -> Response:
         """A response so far, or with ``stream`` its events; a background response that no gateway reads is resumed."""
@@ -224,7 +245,8 @@ class ResponseRoutes:
         """The number of tokens of the prompt that a response would have."""
         body, said, _ = await self._body(request)
         admission: Admission = request.state.admission
-        prompt = body.generation(await self._conversation(body, said, admission)).prompt
+        kept = await self._fitting(body, await self._conversation(body, said, admission), admission.caller)
+        prompt = body.generation(kept).prompt
         served = await self._generations.find(body.model, admission.caller)
         try:
             ids = await until_disconnected(request.receive, self._generations.encode(served, prompt, admission.caller))

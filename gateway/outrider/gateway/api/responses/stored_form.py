@@ -121,6 +121,7 @@ def _echo(body: ResponseBody) -> Echo:
         tools=msgspec.to_builtins(body.tools),
         top_logprobs=body.top_logprobs,
         top_p=1.0 if body.top_p is None else body.top_p,
+        truncation=body.truncation,
     )
 
 

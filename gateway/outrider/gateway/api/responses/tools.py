@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 from outrider.gateway.api.schema.ignored import note_part
-from outrider.gateway.api.schema.tools import Function, FunctionName, NamedTool, Tool
+from outrider.gateway.api.schema.tools import AllowedTool, AllowedTools, Function, FunctionName, NamedTool, Tool
 
 _IDLE = ("allowed_callers", "async", "defer_loading", "output_schema")
 """Members of functions that have no effect."""
@@ -36,7 +36,25 @@ class NamedFunction(FunctionName, frozen=True, forbid_unknown_fields=True, tag_f
     @property
     def chosen(self) -> NamedTool:
         """The choice of a chat."""
-        return NamedTool("function", FunctionName(qualified(self.namespace, self.name)))
+        return NamedTool("function", self.function)
+
+    @property
+    def function(self) -> FunctionName:
+        """The name by which the model knows the function."""
+        return FunctionName(qualified(self.namespace, self.name))
+
+
+class AllowedFunctions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="allowed_tools"):
+    """``tool_choice`` that names the functions that may be called, where others are only shown to the model."""
+
+    mode: Literal["auto", "required"]
+    tools: Annotated[tuple[NamedFunction, ...], Meta(min_length=1, max_length=128)]
+
+    @property
+    def chosen(self) -> NamedTool:
+        """The choice of a chat."""
+        tools = tuple(AllowedTool("function", tool.function) for tool in self.tools)
+        return NamedTool("allowed_tools", allowed_tools=AllowedTools(self.mode, tools))
 
 
 def qualified(namespace: str | None, name: str) -> str:

@@ -209,7 +209,6 @@ RESPONSE = UnsupportedParameters(
         "client_metadata": ANY,
         "context_management": ([],),
         "max_tool_calls": ANY,
-        "truncation": ("disabled",),
     },
     instead=_INSTEAD,
 )
