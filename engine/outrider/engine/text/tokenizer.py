@@ -30,7 +30,7 @@ class Tokenizer:
     ``template`` renders chats, and ``tool_template`` those with tools where it is another. ``declared`` tokens and
     ``special`` ones stand beside the ``definition``. ``eos_token_ids`` end an answer: those that the model's files
     name, and those of `end_names` in `ends`. ``context_length`` is None if no file states it; ``call_template`` is the
-    source of the template that renders calls of functions, or empty.
+    source of the template that renders calls of functions, or empty; ``names`` are special tokens (``bos_token``, ...).
     """
 
     def __init__(
@@ -58,6 +58,7 @@ class Tokenizer:
             dict.fromkeys([*eos_token_ids, *(self._vocabulary[name] for name in named if name in self._vocabulary)])
         )
         self.context_length = context_length
+        self.names = dict(names or {})
         self.template = template
         self.call_template = tool_template or template or ""
         self._renderings = Renderings(template, tool_template, names or {}, self.special_tokens)
