@@ -2,6 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := hatch_build.py requirements wire mesh native kernels engine services gateway cli loadtest benches training clients/python gpu_proof deploy
+CLIENTS := main openai2 llama_index lm_eval
 PROTOC := $(BIN)/python -m grpc_tools.protoc -I proto
 CLIENT := clients/python/outrider_client
 SBOM := PYTHONWARNINGS=ignore .venv-tools/bin/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible
@@ -129,11 +130,14 @@ typescript: dev
 	$(BIN)/pytest tests/clients/test_typescript.py $(ARGS)
 
 # Tests LangChain, litellm, instructor, openai, anthropic and the AI SDK in environments of their own.
-clients-check: dev
-	$(PYTHON) -m venv .venv-clients
-	.venv-clients/bin/pip install --quiet --disable-pip-version-check -r tests/clients/python/requirements.txt
+clients-check: dev $(CLIENTS:%=.venv-clients/%/.installed)
 	npm --prefix tests/clients/npm ci --no-audit --no-fund --ignore-scripts
 	$(BIN)/pytest tests/clients/test_published.py $(ARGS)
+
+.venv-clients/%/.installed: tests/clients/python/%.txt
+	$(PYTHON) -m venv .venv-clients/$*
+	.venv-clients/$*/bin/pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
 
 .venv-tools/.installed: requirements/tools.txt
 	$(PYTHON) -m venv .venv-tools

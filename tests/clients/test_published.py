@@ -13,7 +13,11 @@ from tests.gateway.stack import Stack
 from tests.gateway.streaming import Gateway
 
 HERE = Path(__file__).parent
-PYTHON = HERE.parents[1] / ".venv-clients" / "bin" / "python"
+ENVIRONMENTS = HERE.parents[1] / ".venv-clients"
+ELSEWHERE = dict.fromkeys(("instructor", "langchain", "litellm"), "openai2") | {
+    each: each for each in ("llama_index", "lm_eval")
+}
+"""Environments of packages that do not go with the others."""
 PACKAGES = HERE / "npm" / "node_modules"
 
 pytestmark = pytest.mark.timeout(300)
@@ -27,13 +31,29 @@ def run(*command: str | Path, gateway: Gateway, **given: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("package", ["instructor", "langchain", "litellm"])
+@pytest.mark.parametrize(
+    "package",
+    [
+        "agents",
+        "dspy",
+        "instructor",
+        "langchain",
+        "langchain_anthropic",
+        "litellm",
+        "llama_index",
+        "llm",
+        "lm_eval",
+        "pydantic_ai",
+        "smolagents",
+    ],
+)
 def test_a_package_of_pythons_works_unmodified(one: Gateway, package: str, request: pytest.FixtureRequest) -> None:
-    if not PYTHON.exists():
+    python = ENVIRONMENTS / ELSEWHERE.get(package, "main") / "bin" / "python"
+    if not python.exists():
         pytest.skip(f"{package} is not installed: make clients-check")
     calling: Stack = request.getfixturevalue("calling")
     run(
-        PYTHON,
+        python,
         "-m",
         "pytest",
         "-c",

@@ -43,6 +43,11 @@ from outrider.native.presence import notice
 from outrider.native.share import sentence
 
 _MEASURED_CONTEXT = 256
+_PROMPT_S, _PROMPT_STEPS = 1.0, 4
+"""Prompts get so many rows of a step that it takes this many seconds, or as long as this many steps of one row.
+
+Between two steps the engine takes requests and shows that it is alive; gateways wait some seconds for either.
+"""
 
 _log = get_logger("engine")
 
@@ -161,7 +166,7 @@ class Target:
         compiled = model.compiled.library.level if model.compiled else None
         _log.info("step measured", compiled=compiled, rows=list(cost.rows), milliseconds=milliseconds)
         _log.info("pages", pages=count, tokens=count * settings.page_size, dtype=str(runner.pool.dtype), served=room)
-        limits = _limits(settings, config.context_length, count)
+        limits = _limits(settings, config.context_length, count, cost)
         scheduler = parts.scheduler(limits, pages, tokenizer.fingerprint.encode())
         view = TargetView(runner.rule, config.vocab_size)
         return cls(
@@ -249,11 +254,12 @@ def _room(model: LlamaModel, settings: EngineSettings, pages: int) -> int:
     return room
 
 
-def _limits(settings: EngineSettings, context_length: int, pages: int) -> Limits:
+def _limits(settings: EngineSettings, context_length: int, pages: int, cost: CostCurve) -> Limits:
+    longest = max(_PROMPT_S, _PROMPT_STEPS * cost(1))
     return Limits(
         settings.max_running,
         settings.max_waiting,
-        settings.prefill_rows,
+        cost.most_rows(longest, settings.prefill_rows),
         settings.max_guesses,
         settings.max_nodes,
         settings.page_size,

@@ -154,6 +154,8 @@ class TokenizerService(Service, pb_grpc.TokenizerServicer):
             context_length=self._tokenizer.context_length or 0,
             has_chat_template=self._tokenizer.has_chat_template,
             eos_token_ids=self._tokenizer.eos_token_ids,
+            special_tokens=self._tokenizer.names,
+            chat_template=self._tokenizer.template or "",
         )
 
     def _encode(self, request: pb.EncodeRequest) -> pb.EncodeResponse:

@@ -79,17 +79,28 @@ class DescribeTokenizerRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class DescribeTokenizerResponse(_message.Message):
-    __slots__ = ("model", "vocabulary", "vocabulary_size", "context_length", "has_chat_template", "eos_token_ids")
+    __slots__ = ("model", "vocabulary", "vocabulary_size", "context_length", "has_chat_template", "eos_token_ids", "special_tokens", "chat_template")
+    class SpecialTokensEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     MODEL_FIELD_NUMBER: _ClassVar[int]
     VOCABULARY_FIELD_NUMBER: _ClassVar[int]
     VOCABULARY_SIZE_FIELD_NUMBER: _ClassVar[int]
     CONTEXT_LENGTH_FIELD_NUMBER: _ClassVar[int]
     HAS_CHAT_TEMPLATE_FIELD_NUMBER: _ClassVar[int]
     EOS_TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
+    SPECIAL_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    CHAT_TEMPLATE_FIELD_NUMBER: _ClassVar[int]
     model: str
     vocabulary: str
     vocabulary_size: int
     context_length: int
     has_chat_template: bool
     eos_token_ids: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, model: _Optional[str] = ..., vocabulary: _Optional[str] = ..., vocabulary_size: _Optional[int] = ..., context_length: _Optional[int] = ..., has_chat_template: _Optional[bool] = ..., eos_token_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+    special_tokens: _containers.ScalarMap[str, str]
+    chat_template: str
+    def __init__(self, model: _Optional[str] = ..., vocabulary: _Optional[str] = ..., vocabulary_size: _Optional[int] = ..., context_length: _Optional[int] = ..., has_chat_template: _Optional[bool] = ..., eos_token_ids: _Optional[_Iterable[int]] = ..., special_tokens: _Optional[_Mapping[str, str]] = ..., chat_template: _Optional[str] = ...) -> None: ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -40,6 +40,10 @@ class CostCurve:
         low, high = self.rows[place - 1], self.rows[place]
         share = (rows - low) / (high - low)
         return self.seconds[place - 1] * (1 - share) + self.seconds[place] * share
+
+    def most_rows(self, seconds: float, limit: int) -> int:
+        """The most rows, up to ``limit`` and at least 1, whose step takes at most ``seconds``."""
+        return max(bisect_right(range(limit + 1), seconds, key=self) - 1, 1)
 
     def least_value(self, sequences: int, rows: int, most: int) -> float:
         """Value below which no guess pays, in a step of ``rows`` rows and up to ``most`` guesses.

@@ -35,7 +35,7 @@ class Tokenizer:
     ``special`` ones stand beside the ``definition``. ``eos_token_ids`` end an answer: those that the model's files
     name, and those of `end_names` in `ends`. ``context_length`` is None if no file states it; ``call_template`` is the
     source of the template that renders calls of functions, or empty. ``infill`` has the marks of prompts with a suffix;
-    None for a model without them.
+    None for a model without them. ``names`` are special tokens (``bos_token``, ...).
     """
 
     def __init__(
@@ -64,6 +64,7 @@ class Tokenizer:
         )
         self.infill = Infill.of(self._vocabulary, names or {})
         self.context_length = context_length
+        self.names = dict(names or {})
         self.template = template
         self.call_template = tool_template or template or ""
         self._renderings = Renderings(template, tool_template, names or {}, self.special_tokens)

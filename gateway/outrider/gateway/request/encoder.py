@@ -52,6 +52,12 @@ class Encoder:
         response: pb.DecodeResponse = await self._call(served, lambda tokenizer: tokenizer.Decode, request)
         return str(response.texts[0])
 
+    async def describe(self, served: ServedModel) -> pb.DescribeTokenizerResponse:
+        """What the tokenizer says of itself; raises as `encode`."""
+        request = pb.DescribeTokenizerRequest()
+        described: pb.DescribeTokenizerResponse = await self._call(served, lambda each: each.Describe, request)
+        return described
+
     async def _ask(self, served: ServedModel, inputs: list[pb.EncodeInput], most: int = 0) -> list[list[int]]:
         request = pb.EncodeRequest(inputs=inputs, max_tokens=most)
         response: pb.EncodeResponse = await self._call(served, lambda tokenizer: tokenizer.Encode, request)

@@ -36,6 +36,7 @@ from outrider.gateway.tool_calls.grammar import call_structure, with_function_na
 from outrider.mesh.attempts import TRANSIENT, persist
 from outrider.mesh.errors import ContextExceeded, InvalidRequest, OutriderError
 from outrider.mesh.telemetry import kept_span
+from outrider.v1.tokenizer_pb2 import DescribeTokenizerResponse
 from outrider.wire.bounds import INT32
 from outrider.wire.sampling import SamplingParams
 
@@ -128,6 +129,10 @@ class Generations:
     async def decode(self, served: ServedModel, ids: Sequence[int], *, keep_special: bool = True) -> str:
         """As `Encoder.decode`; waits for tokenizers."""
         return await self._persist(lambda: self._encoder.decode(served, ids, keep_special=keep_special))
+
+    async def describe(self, served: ServedModel) -> DescribeTokenizerResponse:
+        """As `Encoder.describe`; waits for tokenizers."""
+        return await self._persist(lambda: self._encoder.describe(served))
 
     async def _jobs(self, request_id: str, generation: Generation, caller: Caller) -> list[Job]:
         """A job for each choice; the choices of one prompt are adjacent."""

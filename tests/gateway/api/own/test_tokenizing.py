@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.engine.text.makers import byte_level
+from tests.engine.text.makers import CHATML, byte_level
 from tests.gateway.stack import CONTEXT, MODEL, Stack
 
 CHAT: Any = [{"role": "user", "content": "def f("}]
@@ -77,3 +78,16 @@ def test_a_chat_has_the_same_ids_however_a_client_writes_it(http: httpx.Client) 
 def test_what_is_wrong_is_named(http: httpx.Client, path: str, body: dict[str, Any], status: int, param: str) -> None:
     refused = http.post(f"/{path}", json=body)
     assert (refused.status_code, refused.json()["error"]["param"]) == (status, param)
+
+
+@pytest.mark.parametrize("prefix", ["", "/v1"])
+def test_special_tokens_and_the_template_are_told_as_vllm_does(shared: Stack, prefix: str) -> None:
+    told = httpx.get(f"{shared.url}{prefix}/tokenizer_info", params={"model": MODEL}).json()
+    files = json.loads((shared.directory / "tokenizer_config.json").read_text())
+    names = ("bos_token", "eos_token", "pad_token", "unk_token")
+    assert told == {"model": MODEL, "chat_template": CHATML} | {name: files.get(name) for name in names}
+
+
+def test_a_tokenizer_that_is_not_there_is_refused(http: httpx.Client) -> None:
+    answer = http.get("/tokenizer_info", params={"model": "none"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "model_not_found")

@@ -28,7 +28,14 @@ from outrider.gateway.api.openapi.constraints import (
 from outrider.gateway.api.own.model_list import ModelBody, ModelInfo, ModelList, ModelPage
 from outrider.gateway.api.own.named_prompts import PromptBody, PromptList, StoredPrompt
 from outrider.gateway.api.own.readiness import Health, Ready, Version
-from outrider.gateway.api.own.tokenizing import DetokenizeBody, Detokenized, TokenizeBody, Tokenized
+from outrider.gateway.api.own.tokenizing import (
+    DetokenizeBody,
+    Detokenized,
+    TokenizeBody,
+    Tokenized,
+    TokenizerInfo,
+    TokenizerQuery,
+)
 from outrider.gateway.api.responses import query
 from outrider.gateway.api.responses.body import ResponseBody
 from outrider.gateway.api.responses.events import Event
@@ -152,6 +159,12 @@ _MESSAGES_BODY = BodySpec(
     MessagesBody, unsupported.MESSAGES, _CHAT, _BIAS | {"messages": TURNS, "tools": {"type": "array"}}
 )
 
+_TOKENIZER = Operation(
+    "The special tokens and the chat template of a model.",
+    query=QuerySpec(TokenizerQuery),
+    answer=TokenizerInfo,
+    errors=(InvalidRequest, *_SERVED),
+)
 _TOKENIZE = Operation(
     "The token ids of a prompt or a chat.",
     BodySpec(
@@ -271,6 +284,8 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("POST", "/tokenize"): _TOKENIZE,
     ("POST", "/v1/detokenize"): _DETOKENIZE,
     ("POST", "/detokenize"): _DETOKENIZE,
+    ("GET", "/v1/tokenizer_info"): _TOKENIZER,
+    ("GET", "/tokenizer_info"): _TOKENIZER,
     ("GET", "/v1/prompts"): Operation("All named prompts, without their texts.", answer=PromptList),
     ("PUT", "/v1/prompts/{name}"): Operation(
         "Names a prompt, which verifiers then keep computed.",

@@ -1,4 +1,4 @@
-"""``/v1/tokenize`` and ``/v1/detokenize``, and both without ``/v1``, in vLLM's shapes."""
+"""``/v1/tokenize``, ``/v1/detokenize`` and ``/v1/tokenizer_info``, and all without ``/v1``, in vLLM's shapes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 from outrider.gateway.api.http.messages import json_response, read_body, until_disconnected
 from outrider.gateway.api.schema.ignored import announce, collector
-from outrider.gateway.api.schema.parameters import read
+from outrider.gateway.api.schema.parameters import read, read_query
 from outrider.gateway.api.schema.prompts import TemplateKwargs, chat
 from outrider.gateway.api.schema.tools import Tool, template_tools
 from outrider.gateway.api.schema.unsupported import TOKENIZE
@@ -91,8 +91,25 @@ class Detokenized(msgspec.Struct):
     prompt: str
 
 
+class TokenizerQuery(msgspec.Struct, frozen=True):
+    """Query of ``GET /v1/tokenizer_info``."""
+
+    model: _Model | None = None
+
+
+class TokenizerInfo(msgspec.Struct):
+    """What a client needs to tokenize as the model does: special tokens by name, and the template of chats."""
+
+    model: str
+    bos_token: str | None
+    eos_token: str | None
+    pad_token: str | None
+    unk_token: str | None
+    chat_template: str | None
+
+
 class TokenizeRoutes:
-    """The routes of ``/v1/tokenize`` and ``/v1/detokenize``; they use the tokenizers of generations."""
+    """Routes that use the tokenizers of generations."""
 
     def __init__(self, generations: Generations, settings: GatewaySettings) -> None:
         self._generations, self._settings = generations, settings
@@ -101,6 +118,7 @@ class TokenizeRoutes:
             for prefix in ("/v1", "")
             for path, answer in (("/tokenize", self._tokenize), ("/detokenize", self._detokenize))
         ]
+        self.routes += [Route(prefix + "/tokenizer_info", self._describe) for prefix in ("/v1", "")]
 
     async def _tokenize(self, request: Request) -> Response:
         ignored = collector(self._settings)
@@ -122,3 +140,10 @@ class TokenizeRoutes:
         except InvalidRequest as error:
             raise InvalidRequest(error.message, param="tokens") from None
         return json_response(Detokenized(text))
+
+    async def _describe(self, request: Request) -> Response:
+        query = read_query(request.query_params, TokenizerQuery, {})
+        served = await self._generations.find(query.model, request.state.admission.caller)
+        described = await until_disconnected(request.receive, self._generations.describe(served))
+        special = [described.special_tokens.get(f"{name}_token") for name in ("bos", "eos", "pad", "unk")]
+        return json_response(TokenizerInfo(served.name, *special, described.chat_template or None))
