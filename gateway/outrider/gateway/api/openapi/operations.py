@@ -161,7 +161,7 @@ _MESSAGES_BODY = BodySpec(
 
 _TOKENIZER = Operation(
     "The special tokens and the chat template of a model.",
-    query=QuerySpec(TokenizerQuery),
+    query=TokenizerQuery,
     answer=TokenizerInfo,
     errors=(InvalidRequest, *_SERVED),
 )

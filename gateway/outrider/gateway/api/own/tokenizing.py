@@ -142,8 +142,8 @@ class TokenizeRoutes:
         return json_response(Detokenized(text))
 
     async def _describe(self, request: Request) -> Response:
-        query = read_query(request.query_params, TokenizerQuery, {})
+        query = read_query(request.query_params, TokenizerQuery)
         served = await self._generations.find(query.model, request.state.admission.caller)
         described = await until_disconnected(request.receive, self._generations.describe(served))
-        special = [described.special_tokens.get(f"{name}_token") for name in ("bos", "eos", "pad", "unk")]
-        return json_response(TokenizerInfo(served.name, *special, described.chat_template or None))
+        bos, eos, pad, unk = (described.special_tokens.get(f"{name}_token") for name in ("bos", "eos", "pad", "unk"))
+        return json_response(TokenizerInfo(served.name, bos, eos, pad, unk, described.chat_template or None))
