@@ -100,6 +100,14 @@ def test_a_row_has_the_same_bits_whatever_rows_stand_beside_it(library: Library,
         assert torch.equal(_projection(library, weight, rows[:count]), alone[:count])
 
 
+@pytest.mark.parametrize("form", _FORMS.values(), ids=_FORMS.keys())
+def test_the_largest_quants_times_the_largest_rows_do_not_overflow(library: Library, form: QuantFormat) -> None:
+    weight, rows = _weight(form), torch.tensor([[1.0], [-1.0]]).repeat(1, _INPUTS)
+    weight.all.quants.fill_((1 << form.bits) - 1)
+    expected = rows @ dequantized(weight, torch.float32).T
+    torch.testing.assert_close(_projection(library, weight, rows), expected, rtol=1e-4, atol=1e-3)
+
+
 def test_infinite_and_missing_numbers_stay_visible(library: Library) -> None:
     rows = _rows(3)
     rows[0, 5], rows[1, 700] = float("inf"), float("nan")

@@ -149,7 +149,7 @@ static inline void attend(Running<C>& run, const float* query, const Span& span,
     for (int32_t c = 0; c < some; c++) out[c] *= fade;
     for (int32_t j = from; j < count; j++) {
       const float* value = span.keys[j] + span.values + first * 8;
-      f32x8 w = f32x8{} + weight[j];
+      const f32x8 w = eight_of(weight[j]);
       for (int32_t c = 0; c < some; c++) out[c] += w * load_eight(value + c * 8);
     }
     std::memcpy(&run.out[first / 2], out, some * sizeof(f32x8));

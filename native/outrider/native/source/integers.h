@@ -20,14 +20,17 @@ static inline Quads quad(const void* p) {
   return _mm512_set1_epi32(four);
 }
 static inline Quads both(Quads v, int32_t mask) { return _mm512_and_si512(v, _mm512_set1_epi8((char)mask)); }
-template <int32_t BY>
-static inline Quads shifted(Quads v) {
-  if constexpr (BY > 0) return _mm512_slli_epi16(v, BY);
-  else if constexpr (BY < 0) return _mm512_srli_epi16(v, -BY);
-  else return v;
+static inline Quads shifted(Quads v, int32_t by) {
+  return by < 0 ? _mm512_srli_epi16(v, -by) : _mm512_slli_epi16(v, by);
 }
 static inline Quads either(Quads a, Quads b) { return _mm512_or_si512(a, b); }
 static inline Quads no_sum() { return _mm512_setzero_si512(); }
+// Sums of two products, in 16 bits; and sums of two of those.
+static inline Quads products(Quads quants, Quads row) { return _mm512_maddubs_epi16(quants, row); }
+static inline Quads widened(Quads words) { return _mm512_madd_epi16(words, _mm512_set1_epi16(1)); }
+static inline Quads add_words(Quads a, Quads b) { return _mm512_add_epi16(a, b); }
+static inline Quads add(Quads a, Quads b) { return _mm512_add_epi32(a, b); }
+static inline Quads times_sixteen(Quads v) { return _mm512_slli_epi32(v, 4); }
 static inline Floats zeros() { return _mm512_setzero_ps(); }
 static inline Floats all_lanes(float x) { return _mm512_set1_ps(x); }
 static inline Floats numbers(Quads sum) { return _mm512_cvtepi32_ps(sum); }
@@ -55,14 +58,17 @@ static inline Quads quad(const void* p) {
   return _mm256_set1_epi32(four);
 }
 static inline Quads both(Quads v, int32_t mask) { return _mm256_and_si256(v, _mm256_set1_epi8((char)mask)); }
-template <int32_t BY>
-static inline Quads shifted(Quads v) {
-  if constexpr (BY > 0) return _mm256_slli_epi16(v, BY);
-  else if constexpr (BY < 0) return _mm256_srli_epi16(v, -BY);
-  else return v;
+static inline Quads shifted(Quads v, int32_t by) {
+  return by < 0 ? _mm256_srli_epi16(v, -by) : _mm256_slli_epi16(v, by);
 }
 static inline Quads either(Quads a, Quads b) { return _mm256_or_si256(a, b); }
 static inline Quads no_sum() { return _mm256_setzero_si256(); }
+// Sums of two products, in 16 bits; and sums of two of those.
+static inline Quads products(Quads quants, Quads row) { return _mm256_maddubs_epi16(quants, row); }
+static inline Quads widened(Quads words) { return _mm256_madd_epi16(words, _mm256_set1_epi16(1)); }
+static inline Quads add_words(Quads a, Quads b) { return _mm256_add_epi16(a, b); }
+static inline Quads add(Quads a, Quads b) { return _mm256_add_epi32(a, b); }
+static inline Quads times_sixteen(Quads v) { return _mm256_slli_epi32(v, 4); }
 static inline Floats zeros() { return _mm256_setzero_ps(); }
 static inline Floats all_lanes(float x) { return _mm256_set1_ps(x); }
 static inline Floats numbers(Quads sum) { return _mm256_cvtepi32_ps(sum); }
@@ -80,24 +86,60 @@ static inline Floats signed_bytes_at(const void* p) {
 }
 #endif
 
-// Adds to each lane's sum the products of its four quants, unsigned, by four of a row, from -127 to 127. VNNI has one
-// instruction for it; before, sums of two products must fit into 16 bits, which 8-bit quants do not: these are split.
+// Keeps gcc from summing in another order, for which it needs more registers than there are.
+static inline Quads settled(Quads v) {
+  asm("" : "+x"(v));
+  return v;
+}
+
+// Quad i of a chunk; see quantized.h.
 template <int32_t BITS>
-static inline Quads add_quads(Quads sum, Quads quants, Quads row) {
+static inline Quads read_quad(const uint8_t* chunk, int32_t i) {
+  if constexpr (BITS == 8) return quads(chunk + i * 64);
+  const Quads low = both(shifted(quads(chunk + i % 4 * 64), i / 4 * -4), 15);
+  if constexpr (BITS == 5) return either(low, both(shifted(quads(chunk + 4 * 64), 4 - i), 16));
+  if constexpr (BITS == 6) return either(low, both(shifted(quads(chunk + (4 + i % 2) * 64), 4 - i / 2 * 2), 48));
+  return low;
+}
+
+// Adds to the sums of ROWS rows the products of a chunk's COUNT quads, unsigned, by theirs, from -127 to 127. Rows lie
+// `apart`. The loop over rows is inside: their sums are independent, so that none waits for another, and a quad of
+// weights is in a register for all of them. VNNI has one instruction for a quad. Without it sums are of 16 bits as long
+// as these hold them, which products of 8 bits exceed: those quants are split.
+template <int32_t BITS, int32_t FIRST, int32_t COUNT, int32_t ROWS>
+static inline void add_quads(Quads sum[ROWS], const uint8_t* chunk, const int8_t* row, int64_t apart) {
 #if defined(__AVX512VNNI__)
-  return _mm512_dpbusd_epi32(sum, quants, row);
-#elif defined(__AVX512F__)
-  const Quads ones = _mm512_set1_epi16(1);
-  auto products = [&](Quads some) { return _mm512_madd_epi16(_mm512_maddubs_epi16(some, row), ones); };
-  if constexpr (BITS < 8) return _mm512_add_epi32(sum, products(quants));
-  const Quads high = products(both(shifted<-4>(quants), 15));  // pairs of products of 8 bits do not fit into 16
-  return _mm512_add_epi32(_mm512_add_epi32(sum, products(both(quants, 15))), _mm512_slli_epi32(high, 4));
+#pragma GCC unroll 8
+  for (int32_t i = FIRST; i < FIRST + COUNT; i++) {
+    const Quads weight = read_quad<BITS>(chunk, i);
+#pragma GCC unroll 8
+    for (int32_t r = 0; r < ROWS; r++) sum[r] = _mm512_dpbusd_epi32(sum[r], weight, quad(row + r * apart + 4 * i));
+  }
 #else
-  const Quads ones = _mm256_set1_epi16(1);
-  auto products = [&](Quads some) { return _mm256_madd_epi16(_mm256_maddubs_epi16(some, row), ones); };
-  if constexpr (BITS < 8) return _mm256_add_epi32(sum, products(quants));
-  const Quads high = products(both(shifted<-4>(quants), 15));  // pairs of products of 8 bits do not fit into 16
-  return _mm256_add_epi32(_mm256_add_epi32(sum, products(both(quants, 15))), _mm256_slli_epi32(high, 4));
+  // Quads summed in 16 bits: 127 * 2 * 15 * 8, 127 * 2 * 31 * 4 and 127 * 2 * 63 * 2 are below 2^15.
+  constexpr int32_t TOGETHER = BITS == 5 ? 4 : BITS == 6 ? 2 : 8;
+#pragma GCC unroll 8
+  for (int32_t part = FIRST; part < FIRST + COUNT; part += TOGETHER) {
+    Quads low[ROWS], high[ROWS];
+#pragma GCC unroll 8
+    for (int32_t r = 0; r < ROWS; r++) low[r] = high[r] = no_sum();
+#pragma GCC unroll 8
+    for (int32_t i = part; i < part + TOGETHER; i++) {
+      const Quads weight = read_quad<BITS>(chunk, i);
+      const Quads lower = BITS == 8 ? both(weight, 15) : weight, upper = both(shifted(weight, -4), 15);
+#pragma GCC unroll 8
+      for (int32_t r = 0; r < ROWS; r++) {
+        const Quads own = quad(row + r * apart + 4 * i);
+        low[r] = settled(add_words(low[r], products(lower, own)));
+        if constexpr (BITS == 8) high[r] = settled(add_words(high[r], products(upper, own)));
+      }
+    }
+#pragma GCC unroll 8
+    for (int32_t r = 0; r < ROWS; r++) {
+      sum[r] = add(sum[r], widened(low[r]));
+      if constexpr (BITS == 8) sum[r] = add(sum[r], times_sixteen(widened(high[r])));
+    }
+  }
 #endif
 }
 

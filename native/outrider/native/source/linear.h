@@ -66,7 +66,7 @@ static inline void strip_rows(const float* x, int64_t ldx, const W* w, int64_t k
       const W* from = w + (s * k + i) * STRIP;
       f32x8 low = load_eight(from), high = load_eight(from + 8);
       for (int32_t r = 0; r < ROWS; r++) {
-        f32x8 a = f32x8{} + x[r * ldx + i];
+        const f32x8 a = eight_of(x[r * ldx + i]);
         sum[r][2 * s] += a * low;
         sum[r][2 * s + 1] += a * high;
       }
@@ -78,7 +78,7 @@ static inline void strip_rows(const float* x, int64_t ldx, const W* w, int64_t k
 template <int32_t ROWS, class W>
 static inline void block_rows(const float* x, int64_t ldx, const W* w, int64_t k, float* out, int64_t ldo) {
   // Few rows leave registers for more strips of a block, which one pass over the input then serves.
-  constexpr int32_t STRIPS = ROWS > 2 ? 1 : ROWS > 1 ? 2 : 4;
+  constexpr int32_t STRIPS = ROWS > 3 ? 1 : ROWS > 1 ? 2 : 4;
   for (int64_t at = 0; at < BLOCK; at += STRIPS * STRIP) strip_rows<ROWS, STRIPS>(x, ldx, w + at * k, k, out + at, ldo);
 }
 #endif

@@ -26,9 +26,11 @@ constexpr int64_t CHUNK = 32;       // input features of a chunk
 constexpr int64_t UNIT = 256;       // input features that share a unit of scales
 constexpr int64_t ROW_GROUP = 128;  // input features of a row that share a scale
 #if defined(__AVX512F__)
+template <int32_t BITS>
 constexpr int32_t QUANTIZED_ROWS = 8;  // that are multiplied at once
 #else
-constexpr int32_t QUANTIZED_ROWS = 4;
+template <int32_t BITS>
+constexpr int32_t QUANTIZED_ROWS = BITS == 8 ? 4 : 8;
 #endif
 static_assert(UNIT % CHUNK == 0 && ROW_GROUP % CHUNK == 0, "groups are whole chunks");
 
@@ -230,9 +232,9 @@ static inline void quantize_row(const float* from, const QuantizedRows& to) {
   float* scale = to.scales;
   for (int64_t first = 0; first < to.k; first += ROW_GROUP, scale++) {
     const int64_t last = std::min(first + ROW_GROUP, to.k);
-    f32x16 most{}, strange{};
-    for (int64_t i = first; i < last; i += LANES) {
-      const f32x16 v = load(from + i);
+    f32x8 most{}, strange{};
+    for (int64_t i = first; i < last; i += 8) {
+      const f32x8 v = load_eight(from + i);
       most = max(most, max(v, -v));
       strange += v - v;
     }
@@ -249,37 +251,6 @@ static inline void offset_row(const Form& form, const QuantizedRows& to) {
   const int32_t each = form.group == 16 ? 16 : 32;
   for (int64_t i = 0; form.zero && i < to.k; i += each)
     to.offsets[i / each] = -form.zero * sum_quants(to.quants + i, each);
-}
-
-// work(i) for i below N, each a constant.
-template <int32_t N, class Work>
-static inline void unrolled(const Work& work) {
-  if constexpr (N > 0) {
-    unrolled<N - 1>(work);
-    work(std::integral_constant<int32_t, N - 1>());
-  }
-}
-
-// The eight quads of a chunk.
-template <int32_t BITS>
-static inline void read_chunk(const uint8_t* chunk, Quads to[8]) {
-  if constexpr (BITS == 8) {
-    for (int32_t i = 0; i < 8; i++) to[i] = quads(chunk + i * 64);
-    return;
-  }
-  for (int32_t i = 0; i < 4; i++) {
-    const Quads line = quads(chunk + i * 64);
-    to[i] = both(line, 15);
-    to[i + 4] = both(shifted<-4>(line), 15);
-  }
-  if constexpr (BITS == 5) {
-    const Quads high = quads(chunk + 4 * 64);
-    unrolled<8>([&](auto i) { to[i] = either(to[i], both(shifted<4 - i>(high), 16)); });
-  }
-  if constexpr (BITS == 6) {
-    const Quads high[2] = {quads(chunk + 4 * 64), quads(chunk + 5 * 64)};
-    unrolled<8>([&](auto i) { to[i] = either(to[i], both(shifted<4 - i / 2 * 2>(high[i % 2]), 48)); });
-  }
 }
 
 // The scales of a strip, chunk after chunk.
@@ -314,29 +285,23 @@ struct ScaleReader {
   }
 };
 
-// Adds the dot products of a chunk for ROWS rows. The loop over rows is inside: their sums are independent, so that
-// none waits for another, and a quad of weights is in a register for all of them.
+// Adds the dot products of a chunk for ROWS rows.
 template <int32_t BITS, Scales KIND, int32_t ROWS>
-static inline void add_chunk(const QuantizedRows& rows, int64_t c, const Quads weight[8],
-                             const ScaleReader<KIND>& scale, Floats part[ROWS]) {
+static inline void add_chunk(const QuantizedRows& rows, int64_t c, const uint8_t* chunk, const ScaleReader<KIND>& scale,
+                             Floats part[ROWS]) {
   constexpr bool SIXTEENS = KIND == Scales::SIXTEENS, ZERO = SIXTEENS || KIND == Scales::PLAIN;
   constexpr int32_t SUMS = SIXTEENS ? 2 : 1;
-  Quads sum[ROWS][2];
+  Quads sum[SUMS][ROWS];
 #pragma GCC unroll 8
-  for (int32_t r = 0; r < ROWS; r++)
-    for (int32_t s = 0; s < SUMS; s++)
-      sum[r][s] = ZERO ? quad(rows.offsets + r * (rows.k / 16) + SUMS * c + s) : no_sum();
-#pragma GCC unroll 8
-  for (int32_t i = 0; i < 8; i++)
-#pragma GCC unroll 8
-    for (int32_t r = 0; r < ROWS; r++) {
-      Quads& to = sum[r][SIXTEENS ? i / 4 : 0];
-      to = add_quads<BITS>(to, weight[i], quad(rows.quants + r * rows.k + c * CHUNK + 4 * i));
-    }
+  for (int32_t s = 0; s < SUMS; s++)
+    for (int32_t r = 0; r < ROWS; r++)
+      sum[s][r] = ZERO ? quad(rows.offsets + r * (rows.k / 16) + SUMS * c + s) : no_sum();
+  add_quads<BITS, 0, 8 / SUMS, ROWS>(sum[0], chunk, rows.quants + c * CHUNK, rows.k);
+  if constexpr (SIXTEENS) add_quads<BITS, 4, 4, ROWS>(sum[1], chunk, rows.quants + c * CHUNK, rows.k);
 #pragma GCC unroll 8
   for (int32_t r = 0; r < ROWS; r++) {
-    part[r] = plus(numbers(sum[r][0]), scale.scale, part[r]);
-    if constexpr (SIXTEENS) part[r] = plus(numbers(sum[r][1]), scale.minimum, part[r]);
+    part[r] = plus(numbers(sum[0][r]), scale.scale, part[r]);
+    if constexpr (SIXTEENS) part[r] = plus(numbers(sum[1][r]), scale.minimum, part[r]);
     else if constexpr (!ZERO) part[r] = minus(scale.minimum, all_lanes(rows.sums[r * (rows.k / 32) + c]), part[r]);
   }
 }
@@ -364,10 +329,8 @@ static inline void strip_rows(const QuantizedRows& rows, const uint8_t* chunk, S
     for (int32_t r = 0; r < ROWS; r++) part[r] = zeros();
     for (const int64_t end = std::min(c + ROW_GROUP / CHUNK, chunks); c < end; c++, chunk += BITS * 64) {
       ahead.fetch();
-      Quads weight[8];
-      read_chunk<BITS>(chunk, weight);
       scale.next();
-      add_chunk<BITS, KIND, ROWS>(rows, c, weight, scale, part);
+      add_chunk<BITS, KIND, ROWS>(rows, c, chunk, scale, part);
     }
     for (int32_t r = 0; r < ROWS; r++)
       put(out + r * ldo, plus(part[r], all_lanes(rows.scales[r * groups + group]), floats(out + r * ldo)));
@@ -386,10 +349,10 @@ static void linear_quantized_of(const QuantizedRows& x, int64_t rows, const Line
   for (int64_t strip = first; strip < last; strip++) {
     const uint8_t* w = (const uint8_t*)linear.weight + strip * size;
     int32_t left = LINES;
-    in_groups<QUANTIZED_ROWS>(rows, [&](int64_t r, int64_t number, int64_t groups) {
+    in_groups<QUANTIZED_ROWS<BITS>>(rows, [&](int64_t r, int64_t number, int64_t groups) {
       const int32_t some = (int32_t)((left + groups - 1) / groups);
       const uint8_t* next = w + size + (LINES - left) * (linear.k / CHUNK) * 64;
-      with_count<QUANTIZED_ROWS>(number, [&](auto count) {
+      with_count<QUANTIZED_ROWS<BITS>>(number, [&](auto count) {
         for (int32_t lane = 0; lane < OUTPUTS; lane += WIDE)
           strip_rows<BITS, KIND, count>(x.from(r), w + lane * 4, ScaleReader<KIND>{w + quants, lane, span},
                                         Ahead{next, lane ? 0 : some}, out + r * ldo + strip * OUTPUTS + lane, ldo);

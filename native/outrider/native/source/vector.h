@@ -13,8 +13,6 @@ typedef float f32x16 __attribute__((vector_size(64)));
 typedef float f32x16u __attribute__((vector_size(64), aligned(4), may_alias));
 typedef float f32x8 __attribute__((vector_size(32)));
 typedef float f32x8u __attribute__((vector_size(32), aligned(4), may_alias));
-typedef uint32_t u32x8 __attribute__((vector_size(32)));
-typedef uint16_t u16x8u __attribute__((vector_size(16), aligned(2), may_alias));
 typedef int32_t i32x8 __attribute__((vector_size(32)));
 typedef int32_t i32x16 __attribute__((vector_size(64)));
 typedef uint32_t u32x16 __attribute__((vector_size(64)));
@@ -54,8 +52,10 @@ static inline f32x16 load(const f16* p) {
 }
 static inline f32x8 load_eight(const float* p) { return *(const f32x8u*)p; }
 static inline f32x8 load_eight(const bf16* p) {
-  return (f32x8)(__builtin_convertvector(*(const u16x8u*)p, u32x8) << 16);
+  return (f32x8)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i*)p)), 16);
 }
+// A load alone, where compilers add the zeros of f32x8{} + x.
+static inline f32x8 eight_of(float x) { return (f32x8)_mm256_set1_ps(x); }
 static inline void store(float* p, f32x8 v) { *(f32x8u*)p = v; }
 
 // Rounds to nearest, ties to even; not-a-number stays one.
@@ -156,20 +156,20 @@ static inline i32x16 below(f32x16 v, float limit) {
 
 // All lanes combined, in one fixed order.
 template <class Combine>
-static inline float folded(f32x16 lanes, const Combine& combine) {
-  const Halves parts = halves(lanes);
-  f32x8 v = combine(parts.low, parts.high);
+static inline float folded(f32x8 v, const Combine& combine) {
   v = combine(v, __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3));
   v = combine(v, __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5));
   v = combine(v, __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6));
   return v[0];
 }
-static inline float sum(f32x16 v) {
+static inline float sum(f32x8 v) {
   return folded(v, [](f32x8 a, f32x8 b) { return a + b; });
 }
-static inline float largest(f32x16 v) {
+static inline float sum(f32x16 v) { return sum(halves(v).low + halves(v).high); }
+static inline float largest(f32x8 v) {
   return folded(v, [](f32x8 a, f32x8 b) { return max(a, b); });
 }
+static inline float largest(f32x16 v) { return largest(max(halves(v).low, halves(v).high)); }
 
 // 2^x to about one unit in the last place; 0 below 2^-126, x at most 127. Not-a-number stays one.
 template <class Floats, class Integers>
