@@ -157,6 +157,8 @@ OBFUSCATED = Effect(
     True, test="tests/gateway/api/http/test_obfuscation.py::test_a_stream_says_the_same_in_cells_of_one_size"
 )
 
+REPEATING = {"temperature": 0.0, "ignore_eos": True}
+"""What makes the model say a token again, for penalties to show."""
 SHARED: dict[str, Effect] = {
     "model": Effect("absent", refused=404),
     "seed": Effect(4),
@@ -165,8 +167,8 @@ SHARED: dict[str, Effect] = {
     "top_k": Effect(1),
     "min_p": Effect(1.0),
     "repetition_penalty": Effect(50.0),
-    "frequency_penalty": Effect(2.0),
-    "presence_penalty": Effect(2.0),
+    "frequency_penalty": Effect(2.0, beside=REPEATING),
+    "presence_penalty": Effect(2.0, beside=REPEATING),
     "logit_bias": Effect(lambda said: {str(said.tokens[0]): -100}),
     "bad_words": Effect(lambda said: [said.word, [said.tokens[0]]]),
     "stop": Effect(lambda said: said.word),
@@ -243,10 +245,13 @@ COMPLETION: dict[str, Effect] = OPENAI | {
 
 CHAT: dict[str, Effect] = OPENAI | {
     "response_format.schema": Effect(SCHEMA, {"response_format": {"type": "json_object"}, "enable_thinking": False}),
+    "response_format.json_schema.schema": Effect(
+        {"type": "integer"}, {"response_format": FORMAT, "enable_thinking": False}
+    ),
     "messages": Effect(HI),
     "logprobs": Effect(True),
     "top_logprobs": Effect(2, {"logprobs": True}),
-    "tools[].function.name": Effect("h", {"tools": TOOLS[:1], "tool_choice": "required"}),
+    "tools[].function.name": Effect("h", {"tools": TOOLS[:1], "tool_choice": "required", "enable_thinking": False}),
     "tools[].function.description": Effect("b", {"tools": TOOLS}),
     "tools[].function.parameters": Effect({"type": "object"}, CALLED),
     "tools[].function.strict": Effect(True, {"tools": LOOSE_TOOLS}, refused=400),
@@ -283,7 +288,8 @@ def _spaced(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 SPACED_CALLED = {"tools": _spaced(TOOLS), "tool_choice": "required"}
 FLAT_CALLED = {"tools": _flat(TOOLS), "tool_choice": "required"}
-FLAT_F = {"tool_choice": {"type": "function", "name": "f"}, "chat_template_kwargs": {"enable_thinking": False}}
+NO_THOUGHT = {"chat_template_kwargs": {"enable_thinking": False}}
+FLAT_F = {"tool_choice": {"type": "function", "name": "f"}} | NO_THOUGHT
 FLAT_ALLOWED = {
     "tools": _flat(TOOLS),
     "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": _flat(TOOLS_ALLOWED[:1])},
@@ -301,17 +307,17 @@ RESPONSE: dict[str, Effect] = SHARED | {
     "include": Effect([LOGPROBS]),
     "top_logprobs": Effect(2, {"include": [LOGPROBS]}),
     "text.format": Effect({"type": "json_object"}),
-    "text.format.schema": Effect({"type": "integer"}, TEXT),
+    "text.format.schema": Effect({"type": "integer"}, TEXT | NO_THOUGHT),
     "text.format.strict": Effect(True, LOOSE_TEXT, refused=400),
     "text.format.name": Effect("b", TEXT, Shows.REPEATED),
     "text.format.description": Effect("b", TEXT, Shows.REPEATED),
     "text.verbosity": Effect("low", shows=Shows.IGNORED),
-    "tools[].name": Effect("h", {"tools": _flat(TOOLS[:1]), "tool_choice": "required"}),
+    "tools[].name": Effect("h", {"tools": _flat(TOOLS[:1]), "tool_choice": "required"} | NO_THOUGHT),
     "tools[].description": Effect("b", {"tools": _flat(TOOLS)}),
     "tools[].parameters": Effect({"type": "object"}, FLAT_CALLED),
     "tools[].strict": Effect(True, {"tools": _flat(LOOSE_TOOLS)}, refused=400),
     "tools[].tools[].name": Effect(
-        "h", {"tools": _spaced(TOOLS[:1]), "tool_choice": "required", "max_output_tokens": 48}
+        "h", {"tools": _spaced(TOOLS[:1]), "tool_choice": "required", "max_output_tokens": 48} | NO_THOUGHT
     ),
     "tools[].tools[].description": Effect("b", {"tools": _spaced(TOOLS)}),
     "tools[].tools[].parameters": Effect({"type": "object"}, SPACED_CALLED),

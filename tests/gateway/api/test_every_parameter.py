@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,11 @@ class Answer:
         return self.parts[-1]
 
     @property
+    def runs(self) -> bool:
+        """Whether this is a response in the background that has not ended."""
+        return self.whole.get("status") in ("queued", "in_progress")
+
+    @property
     def ignored(self) -> list[str]:
         """Names of the parameters without effect."""
         return list(self.whole.get("outrider", {}).get("ignored", []))
@@ -122,7 +128,10 @@ class Apis:
         response = self.http.post(api, json=body)
         response.read()
         news = b"".join(log.read_bytes()[end:] for log, end in zip(self._logs, ends, strict=True)).decode()
-        return Answer(response, [line for line in news.splitlines() if line.startswith(noting.MARK)])
+        answer = Answer(response, [line for line in news.splitlines() if line.startswith(noting.MARK)])
+        while answer.runs and self.http.get(f"{api}/{answer.whole['id']}").json()["status"] == answer.whole["status"]:
+            time.sleep(0.05)  # a request like the one that runs would share its answer
+        return answer
 
     def plain(self, api: str) -> tuple[dict[str, Any], Said]:
         """A body whose answer is long and has a word, and what that answer says."""
