@@ -59,11 +59,12 @@ class Alternative(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Likelihood(msgspec.Struct, array_like=True, frozen=True):
-    """The target's log-probability of a token, with the likeliest tokens."""
+    """The target's log-probability of a token, with the likeliest tokens; ``rank`` 1 is the likeliest."""
 
     logprob: float | None
     data: bytes
     top: list[Alternative]
+    rank: int = 0
 
 
 class Tree(msgspec.Struct, array_like=True, frozen=True):
