@@ -154,7 +154,7 @@ async def test_bad_words_are_texts_with_and_without_a_space(http: httpx.AsyncCli
         ({"bad_words": [[999999]]}, "bad_words", "outside the vocabulary"),
         ({"min_tokens": 25}, "min_tokens", "at most the 24 tokens that the answer may have, not 25"),
         ({"max_tokens": 0}, "max_tokens", "at least 1 (0 with echo), not 0"),
-        ({"best_of": 2, "n": 2}, "best_of", "not supported"),
+        ({"best_of": 1, "n": 2}, "best_of", "at least n, 2, not 1"),
         ({"allowed_token_ids": [999999]}, "allowed_token_ids", "outside the vocabulary"),
     ],
 )

@@ -191,7 +191,7 @@ async def test_a_verifiers_refusal_bears_the_clients_own_name(
         ({"structured_outputs": {"regex": "a", "choice": ["a"]}}, "structured_outputs"),
         ({"structured_outputs": {"whitespace_pattern": "a"}}, "structured_outputs"),
         ({"structured_outputs": {"regex": "a"}, "response_format": {"type": "json_object"}}, "structured_outputs"),
-        ({"guided_regex": "a"}, "guided_regex"),
+        ({"guided_whitespace_pattern": " "}, "guided_whitespace_pattern"),
         ({"regex": "a"}, "regex"),
         ({"ebnf": 'root ::= "a"'}, "ebnf"),
         ({"structural_tag": "{}"}, "structural_tag"),
