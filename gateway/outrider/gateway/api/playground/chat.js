@@ -116,6 +116,7 @@ function drop(exchange) {
 function paint(exchange) {
   clearTimeout(painting);
   painting = 0;
+  scrolled(); // the event of a scroll may come after what is drawn now
   exchange.draw();
   if (inspected === exchange) follow();
   if (follows) $("log").scrollTop = $("log").scrollHeight;
