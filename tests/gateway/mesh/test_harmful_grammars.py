@@ -38,7 +38,7 @@ def _verifier(mesh: Stack) -> ServiceProcess:
         ({"grammar": RULES}, 200, '"text":"a"'),
         ({"regex": "a{1000000}"}, 400, "structured_outputs.regex cannot be compiled: lexer error: too many"),
         ({"regex": "[ab]{2}" + "(" * 100_000}, 400, "structured_outputs.regex cannot be compiled"),
-        ({"json": json.dumps(CHAIN) + " " * (256 << 10)}, 400, "at most 262144 in all"),
+        ({"json": json.dumps(CHAIN | {"description": "a" * (256 << 10)})}, 400, "at most 262144 in all"),
     ],
 )
 async def test_a_definition_that_is_meant_to_harm_costs_one_request(

@@ -15,6 +15,7 @@ from outrider.gateway.api.schema.json_schemas import note_unenforced
 from outrider.gateway.api.schema.parameters import UNBOUNDED, read
 from outrider.gateway.api.schema.prompts import MOST_PROMPTS, PROMPTS, TemplateKwargs, chat, prompts
 from outrider.gateway.api.schema.structure import (
+    STRUCTURES,
     GrammarText,
     JsonSchema,
     JsonSchemaFormat,
@@ -97,6 +98,8 @@ class Body(GenerationBody, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def _structure(self) -> Structure | None:
+        if all(getattr(self, name) is None for name in STRUCTURES):
+            return None
         return merged_structure(format_structure(self.response_format), "response_format", self)
 
 
@@ -125,9 +128,10 @@ class CompletionBody(Body, frozen=True, kw_only=True):
             raise InvalidRequest(f"prompt: {why}: send several requests", param="prompt")
         given = (self.max_tokens, self.max_completion_tokens) != (None, None)
         most = self._most_tokens if given else _COMPLETION_TOKENS
-        wanted = self._wanted
-        logprobs = 0 if self._kept and wanted.most is None else wanted.most
-        generation = self._generation(prompt, self._structure, max_tokens=most, logprobs=logprobs, echo=wanted.echo)
+        echo, logprobs = self.echo, 0 if self._kept and self.logprobs is None else self.logprobs
+        if self.prompt_logprobs is not None:
+            echo, logprobs = True, self._wanted.most
+        generation = self._generation(prompt, self._structure, max_tokens=most, logprobs=logprobs, echo=echo)
         seed = generation.sampling.seed
         return msgspec.structs.replace(
             generation,
@@ -209,9 +213,11 @@ class ChatBody(Body, frozen=True, kw_only=True):
         )
         if rules is not None:
             prompt = msgspec.structs.replace(prompt, tools=template_tools(self.tools))
-        wanted = self._wanted
+        echo, logprobs = False, self.top_logprobs if self.logprobs else None
+        if self.prompt_logprobs is not None:
+            echo, logprobs = True, self._wanted.most
         generation = self._generation(
-            prompt, self._structure, rules, max_tokens=self._most_tokens, logprobs=wanted.most, echo=wanted.echo
+            prompt, self._structure, rules, max_tokens=self._most_tokens, logprobs=logprobs, echo=echo
         )
         return msgspec.structs.replace(
             generation,

@@ -31,11 +31,6 @@ class Wanted(msgspec.Struct, frozen=True):
         """The likeliest tokens that the target has to tell; None for no log-probabilities."""
         return max((each for each in (self.prompt, self.answer) if each is not None), default=None)
 
-    @property
-    def echo(self) -> bool:
-        """Whether the target has to tell the prompt's tokens."""
-        return self.echoes or self.prompt is not None
-
     def part(self, frames: list[Frame]) -> tuple[PromptLogprobs, Frame]:
         """The log-probabilities of the prompt, and the joined frame of the answer."""
         prompt = [frame for frame in frames if frame.first_index < 0]

@@ -102,6 +102,8 @@ NAMED = {
     "guided_grammar": "grammar",
 }
 """Fields of `StructuredOutputs` by their names in llama-server, and in vLLM before its ``structured_outputs``."""
+STRUCTURES = ("response_format", "structured_outputs", *NAMED)
+"""Parameters that say what an answer has to be."""
 
 
 ResponseFormat = Annotated[
