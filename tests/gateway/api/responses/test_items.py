@@ -144,11 +144,12 @@ def test_a_function_of_a_namespace_is_called_by_both_names() -> None:
 
 
 def events(output: Output, *parts: tuple[str, str]) -> list[Any]:
-    """The events of frames with a thought and a text each."""
+    """The events of frames with a thought, whose tokens are not in the frame, and a text each."""
     told: list[Any] = []
     for place, (thought, text) in enumerate(parts):
         last = place == len(parts) - 1
-        frame = Frame("r", place, [1], [text], [""], Finish.STOP if last else None, Usage(1, 2) if last else None)
+        behind = ([1], [text], [""]) if text else ([], [], [])
+        frame = Frame("r", place, *behind, Finish.STOP if last else None, Usage(1, 2) if last else None)
         told += output.take(frame, thought=thought)
     return [*told, *output.end("completed")]
 
@@ -192,7 +193,7 @@ def test_a_thought_is_an_item_before_the_message() -> None:
 
 def test_a_thought_that_was_cut_off_is_the_last_item() -> None:
     output = Output("r", None)
-    told: list[Any] = [*output.take(Frame("r", 0, [1], [""], [""]), thought="I wo"), *output.end("incomplete")]
+    told: list[Any] = [*output.take(Frame("r", 0, [], [], []), thought="I wo"), *output.end("incomplete")]
     assert told[-1].item == output.items("incomplete")[0]
     assert msgspec.to_builtins(told[-1].item)["status"] == "incomplete"
 
