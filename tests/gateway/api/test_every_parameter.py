@@ -129,8 +129,10 @@ class Apis:
         response.read()
         news = b"".join(log.read_bytes()[end:] for log, end in zip(self._logs, ends, strict=True)).decode()
         answer = Answer(response, [line for line in news.splitlines() if line.startswith(noting.MARK)])
-        while answer.runs and self.http.get(f"{api}/{answer.whole['id']}").json()["status"] == answer.whole["status"]:
-            time.sleep(0.05)  # a request like the one that runs would share its answer
+        ended = answer
+        while ended.runs:  # a request like the one that runs would share its answer
+            time.sleep(0.05)
+            ended = Answer(self.http.get(f"{api}/{answer.whole['id']}"), [])
         return answer
 
     def plain(self, api: str) -> tuple[dict[str, Any], Said]:

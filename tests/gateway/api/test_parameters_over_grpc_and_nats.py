@@ -42,6 +42,7 @@ TYPES = [REPOSITORY / "clients/typescript/src" / file for file in ("parameters.t
 NOT_OVER_GRPC = {
     *("stream", "user", "prompt_cache_key", "cache_salt", "chat_template_kwargs", "thinking"),
     *("suffix", "best_of", "truncate_prompt_tokens", "return_token_ids", "json_schema", "grammar"),
+    *("prompt_logprobs", "timings_per_token"),
     *("guided_json", "guided_regex", "guided_choice", "guided_grammar"),
     *("chat_template", "documents", "add_generation_prompt", "continue_final_message"),
 }

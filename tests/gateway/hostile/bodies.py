@@ -107,7 +107,7 @@ _LISTS = [
          b'{"prompt": [%s-1]}' % (b"1," * 100_000)),
     asked("prompt-unknown-id", "a token id outside the vocabulary", "", prompt=[2_000_000_000]),
     asked("prompt-mixed", "texts and ids in one prompt", "prompt must be", prompt=["a", 1]),
-    asked("suffix", "a suffix, which is not supported", "suffix is not supported", suffix="b"),
+    asked("suffix", "a suffix for a model without such prompts", "suffix may not be given", suffix="b"),
     _raw("detokenize-ids", "ids above 2^31 to detokenize", "", b'{"tokens": [99999999999]}', DETOKENIZE),
 ]  # fmt: skip
 
