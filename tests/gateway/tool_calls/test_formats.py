@@ -172,7 +172,7 @@ def _any(matcher: LLMatcher, rng: random.Random) -> int:
 def test_the_template_or_the_special_tokens_show_the_format(form: str) -> None:
     assert format_of(template(form), lambda text: False) == form
     if FORMATS[form].marks:
-        alike = {"deepseek_v31": "deepseek_v3", "qwen3_coder": "hermes"}
+        alike = {"deepseek_v31": "deepseek_v3", "qwen3_coder": "hermes", "glm45": "glm47"}
         assert format_of("", FORMATS[form].marks.__contains__) == alike.get(form, form)
 
 
