@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ def _any_of(texts: Sequence[str]) -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, texts)) or r"(?!)")
 
 
+Messages = Sequence[Mapping[str, Any]]
 _OPEN = "\ufdd0"
 """Noncharacter behind the text of a message that is left open."""
 
@@ -61,8 +62,13 @@ class Chat:
 
         With ``continue_final_message``, the last message is left open, as transformers leaves it.
         """
-        options = add_generation_prompt, continue_final_message
-        messages, text = self._rendered(messages, tools, variables, *options)
+
+        def render(messages: Messages, tools: Any, variables: Any) -> str:
+            if continue_final_message:
+                return self._left_open(messages, tools, variables)
+            return self._template.render(messages, tools, add_generation_prompt, variables)
+
+        messages, text = self._rendered(messages, lambda tried: render(tried, tools, variables))
         try:
             if not self._contains(self._openings, [messages, tools, variables]):
                 return [Part(text, True)]
@@ -73,7 +79,7 @@ class Chat:
 
         def render_with_marks(places: re.Pattern[str]) -> str:
             inputs = [_mark(value, mark, places) for value in (messages, tools, variables)]
-            return self._render(inputs[0], inputs[1], inputs[2], *options)
+            return render(inputs[0], inputs[1], inputs[2])
 
         marked = render_with_marks(self._special) if named else text
         strict = render_with_marks(self._openings)
@@ -81,36 +87,21 @@ class Chat:
             return self._split(strict, mark)
         return self._split(marked, mark) if named else [Part(text, True)]
 
-    def _rendered(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        tools: Sequence[Mapping[str, Any]] | None,
-        variables: Mapping[str, Any] | None,
-        add_generation_prompt: bool,
-        continues: bool,
-    ) -> tuple[Sequence[Mapping[str, Any]], str]:
+    def _rendered(self, messages: Messages, render: Callable[[Messages], str]) -> tuple[Messages, str]:
         """The messages in the form that the template accepts, and the rendered text."""
         tried = normal_messages(messages, self._form)
         try:
-            return tried, self._render(tried, tools, variables, add_generation_prompt, continues)
+            return tried, render(tried)
         except TextError as error:
             refusal = error
         for form in self._form.others():
             if (other := normal_messages(messages, form)) != tried:
                 with suppress(TextError):
-                    return other, self._render(other, tools, variables, add_generation_prompt, continues)
+                    return other, render(other)
         raise refusal
 
-    def _render(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        tools: Sequence[Mapping[str, Any]] | None,
-        variables: Mapping[str, Any] | None,
-        add_generation_prompt: bool,
-        continues: bool,
-    ) -> str:
-        if not continues:
-            return self._template.render(messages, tools, add_generation_prompt, variables)
+    def _left_open(self, messages: Messages, tools: Any, variables: Any) -> str:
+        """The rendered text up to the end of the last message's text."""
         *others, last = messages
         if not last.get("content") or last.get("tool_calls"):
             raise TextError(f"messages[{len(others)}] must have a text, and no calls, to be continued")

@@ -57,7 +57,7 @@ class Caller(msgspec.Struct, frozen=True):
     ``parse_special`` is the default for requests: whether the name of a special token in a text becomes that token.
     ``grammar_tokens`` says whether its grammars may name special tokens; None is the gateway's setting. Without
     ``learning``, requests are not guessed from earlier answers, and answers are not kept for that. With
-    ``obfuscation``, sizes and times of all streams' events tell nothing.
+    ``obfuscation``, sizes and times of all streams' events do not depend on the text.
     ``credential`` is None without access control. ``scopes`` are as in `Key`.
     """
 

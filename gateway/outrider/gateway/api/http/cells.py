@@ -1,4 +1,4 @@
-"""Streams that do not tell: cells of one size at even times, whatever tokens come.
+"""Obfuscated streams: cells of one size at even times, whatever tokens come.
 
 The tokens that speculation brings in a step show in the sizes and times of events, and tell an observer of an encrypted
 stream what it is about ("Privacy Risks of Speculative Decoding in Large Language Models", arXiv 2411.01076).

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from functools import lru_cache
-from math import inf
 from typing import Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
+from outrider.gateway.api.openai.best_of import likeliest
 from outrider.gateway.api.openai.forms import CHAT, COMPLETION, Form, calls_form
 from outrider.gateway.api.openai.json_types import (
     Answer,
@@ -45,9 +45,9 @@ class Shape(msgspec.Struct, frozen=True, tag="chunks"):
     ``types`` are those of each function's parameters.
     With ``include_usage``, the stream ends with its usage; with ``continuous_usage``, each chunk holds the usage so
     far. ``ignored`` names the parameters without effect. An answer with one choice
-    ``shows_metrics`` of its guesses, and with ``timed`` has its times. ``prompt`` is what an answer that is no stream
-    tells of its prompt. ``thoughts`` in front of a chat's answers are shown or hidden; else they are text.
-    ``obfuscated`` chunks tell observers nothing by their sizes and times. With ``token_ids``, choices have the ids of
+    ``shows_metrics`` of its guesses, and with ``timed`` has its times. ``prompt`` says which log-probabilities of the
+    prompt a whole answer has. ``thoughts`` in front of a chat's answers are shown or hidden; else they are text. Sizes
+    and times of ``obfuscated`` chunks do not depend on the text. With ``token_ids``, choices have the ids of
     their tokens and of their prompts. A whole answer shows the ``kept`` likeliest choices of each prompt, 0 shows all;
     if that took log-probabilities for which nobody asked, it ``hides_logprobs``.
     """
@@ -119,7 +119,7 @@ class AnswerWriter:
         return openings
 
     def whole(self, frames: Sequence[Frame], prompts: Sequence[PromptLogprobs] = ()) -> Answer:
-        """The whole answer; ``frames`` holds one joined frame for each choice, ``prompts`` what is told of prompts."""
+        """The whole answer; a choice has a joined frame in ``frames``, and maybe an entry in ``prompts``."""
         places = [*range(len(frames))]
         if self._kept:
             places = likeliest(frames, self._answers, self._kept)
@@ -219,24 +219,6 @@ class AnswerWriter:
 
     def _extra(self, frame: Frame, index: int) -> Extra:
         return extra(frame, self._seeds[index], self._return_tokens)
-
-
-def likeliest(frames: Sequence[Frame], answers: int, kept: int) -> list[int]:
-    """Places of the ``kept`` answers to each prompt that have the highest log-probability a token, highest first.
-
-    A prompt has ``answers`` neighbours among ``frames``, each a whole answer; of equals the earlier one comes first.
-    """
-    ranked = [
-        sorted(range(start, start + answers), key=lambda place: -_per_token(frames[place]))
-        for start in range(0, len(frames), answers)
-    ]
-    return [place for places in ranked for place in places[:kept]]
-
-
-def _per_token(frame: Frame) -> float:
-    """The mean log-probability of the answer's tokens, without those of an echoed prompt."""
-    own = [each.logprob or 0.0 for each in (frame.likelihoods or ())[max(-frame.first_index, 0) :]]
-    return sum(own) / len(own) if own else -inf
 
 
 def _is_empty(choice: Choice) -> bool:

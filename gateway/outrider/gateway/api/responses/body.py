@@ -129,7 +129,7 @@ class ResponseBody(GenerationBody, frozen=True, kw_only=True, dict=True):
 
     @property
     def obfuscated(self) -> bool:
-        """Whether the sizes and times of a stream's events are to tell nothing."""
+        """Whether the sizes and times of a stream's events may not depend on its text."""
         return self.stream_options is not None and self.stream_options.include_obfuscation
 
     @property
