@@ -34,6 +34,8 @@ WITH_KEY = {
     ("POST", "/v1/detokenize"),
     ("POST", "/tokenize"),
     ("POST", "/detokenize"),
+    ("GET", "/v1/tokenizer_info"),
+    ("GET", "/tokenizer_info"),
 }
 """Methods and paths that need a key."""
 OPEN = {

@@ -18,7 +18,7 @@ from outrider.v1 import tokenizer_pb2 as pb
 from outrider.v1 import tokenizer_pb2_grpc as pb_grpc
 from outrider.wire.ids import pack_ids, unpack_ids
 
-from tests.engine.text.makers import CORPUS, byte_level, write
+from tests.engine.text.makers import CHATML, CORPUS, byte_level, write
 from tests.processes import ServiceProcess, running
 from tests.tokenizer.members import member_named
 
@@ -65,6 +65,7 @@ async def test_it_describes_itself(stub: Any, local: Tokenizer) -> None:
         context_length=512,
         has_chat_template=True,
         eos_token_ids=[0, 2],
+        chat_template=CHATML,
     )
 
 
