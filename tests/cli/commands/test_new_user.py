@@ -179,8 +179,8 @@ def test_stop_drains_the_mesh_and_ends_logs_that_are_followed(user: User, mesh: 
     assert mesh.process.wait(60) == 0
     assert '"event": "stopped"' in following.communicate()[0]
     assert user.call("stop").returncode == 2
-    done = user.call("complete", "x", "--url", "http://127.0.0.1:1")
-    assert (done.returncode, "`outrider up`" in done.stderr) == (3, True)
+    done = user.call("chat", "--url", "http://127.0.0.1:1", given="hi")
+    assert (done.returncode, done.stdout, "`outrider up`" in done.stderr) == (3, "", True)
 
 
 @pytest.mark.parametrize(

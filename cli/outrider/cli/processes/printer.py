@@ -65,9 +65,12 @@ class Printer:
         self._show_start()
         self._progress.start()
 
+    def started(self) -> None:
+        """Removes the line of the start, however that ended."""
+        self._progress.stop()
+
     def welcome(self, plan: Plan, seconds: float) -> None:
         """Prints the addresses, and commands to try."""
-        self._progress.stop()
         self._say(f"\n[bold]Outrider serves at {plan.url}[/] after {seconds:.1f} s. Try:\n")
         url = "" if plan.url in (DEFAULT_URL, SECURE_URL) else f" --url {plan.url}"
         self._say(f"  {_command()} complete 'def parse_args('{url}")
@@ -85,12 +88,10 @@ class Printer:
 
     def stopping(self) -> None:
         """Prints that the mesh drains."""
-        self._progress.stop()
         self._say("Draining …")
 
     def stopped(self) -> None:
         """Prints that all processes have ended."""
-        self._progress.stop()
         self._say("Stopped.")
 
     def _show_start(self) -> None:

@@ -23,7 +23,7 @@ class AnswerScreen:
     def __init__(self, console: Console) -> None:
         self._console, self._terminal = console, console.is_terminal
         self._live: Live | None = None
-        self._text, self._thinks = "", False
+        self._text, self._thinks, self._plain = "", False, False
 
     def __enter__(self) -> AnswerScreen:
         return self
@@ -34,12 +34,13 @@ class AnswerScreen:
         if self._live:
             self._live.stop()
             self._console.print(Markdown(self._text))
-        elif not self._terminal or self._thinks:
+        elif self._plain or self._thinks:
             print(flush=True)
 
     def write(self, thought: str, content: str) -> None:
         """Shows a piece of a thought, or of what is said."""
         if not self._terminal:
+            self._plain = True
             sys.stdout.write(content)
             sys.stdout.flush()
             return

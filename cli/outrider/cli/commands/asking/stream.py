@@ -13,6 +13,7 @@ import httpx
 import msgspec
 from httpx_sse import EventSource
 from outrider.mesh.access import Access
+from outrider.mesh.local_meshes import local_meshes
 
 CONNECT_S = 5.0
 
@@ -206,6 +207,8 @@ def _trusted(access: Access) -> ssl.SSLContext | bool:
 
 
 def _nothing_answers(url: str) -> str:
+    if any(mesh.url == url and not mesh.ready for mesh in local_meshes()):
+        return f"the mesh at {url} is not ready yet: `outrider logs` shows what it does"
     return f"nothing answers at {url}: start a mesh with `outrider up`"
 
 

@@ -70,6 +70,7 @@ async def _run(plan: Plan, printer: Printer, verbose: bool) -> int:
     following = asyncio.create_task(printer.follow(plan)) if verbose else None
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    printer.started()
     if stop.is_set():
         printer.stopping()
     for task in (serving, stopping):
@@ -90,6 +91,7 @@ async def _serve(supervisor: Supervisor, plan: Plan, printer: Printer, own: Loca
     await supervisor.start()
     await _wait_until_ready(plan.url, printer.waiting)
     remember(msgspec.structs.replace(own, ready=True))
+    printer.started()
     printer.welcome(plan, time.monotonic() - began)
     await supervisor.run()
 
