@@ -7,6 +7,7 @@ WHOLE: tuple[str, ...] = (
     "benches",
     "chaos",
     "cli/bus/test_guarded_mesh.py",
+    "cli/commands/test_new_user.py",
     "cli/test_certs.py",
     "cli/test_data.py",
     "cli/test_models.py",

@@ -1,5 +1,5 @@
 """The `outrider` command.
 
-Each room may import the rooms before it: `stores`, `processes`, `commands`. `settings` lies below all rooms, `main`
-above.
+Each room may import the rooms before it: `stores`, `processes`, `commands`. `settings`, `headings` and `log_lines` lie
+below all rooms, `main` above.
 """

@@ -8,32 +8,34 @@ from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
-from outrider.cli.commands.arguments import (
-    ApiKey,
-    Ca,
-    Config,
-    Draft,
-    Model,
-    Secure,
-    Sets,
-    Speculation,
-    Url,
-    require,
-)
+from outrider.cli.commands.arguments import ApiKey, Ca, Config, Draft, Model, Secure, Sets, require
+from outrider.cli.commands.asking import entries as asking
 from outrider.cli.commands.audit import audit_app
 from outrider.cli.commands.bus import bus_app
 from outrider.cli.commands.certs import certs_app
 from outrider.cli.commands.drafters import drafter_app
+from outrider.cli.commands.machine import entries as machine
 from outrider.cli.commands.measuring import planning
 from outrider.cli.commands.measuring.load import load_app
 from outrider.cli.commands.models import models_app
 from outrider.cli.commands.prompts import prompts_app
 from outrider.cli.commands.tenants import keys_app, tenants_app
+from outrider.cli.headings import Grouped
+
+_FIRST_STEPS = """\
+Outrider serves language models with speculative decoding.
+
+  outrider up                            serve the small model that ships here
+  outrider up --model NAME               serve a folder, a GGUF file or a model of the Hugging Face Hub
+  outrider chat                          in a second terminal: talk to it
+  outrider complete 'def parse_args('    complete a text; accepted guesses are green
+  outrider doctor                        say what this machine has, and what it lacks
+
+`outrider --help` lists all commands, and `outrider COMMAND --help` what one takes."""
 
 app = typer.Typer(
-    help="Speculative decoding as a mesh of small services.",
-    no_args_is_help=True,
-    add_completion=False,
+    cls=Grouped,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
 config_app = typer.Typer(help="Settings: their values, where values come from, whether they are right.")
@@ -46,91 +48,17 @@ app.add_typer(drafter_app, name="drafter")
 app.add_typer(certs_app, name="certs", no_args_is_help=True)
 app.add_typer(bus_app, name="bus")
 app.add_typer(audit_app, name="audit")
+app.command()(machine.up)
+app.command()(machine.ps)
+app.command()(machine.logs)
+app.command()(machine.stop)
+app.command()(machine.doctor)
+app.command()(asking.complete)
+app.command()(asking.chat)
+app.command("run-batch")(asking.run_batch)
 app.command()(planning.profile)
 app.command()(planning.plan)
 app.add_typer(load_app, name="load", no_args_is_help=True)
-
-
-@app.command()
-def up(
-    host: Annotated[str | None, typer.Option(help="Address of the gateway. [127.0.0.1]")] = None,
-    port: Annotated[int | None, typer.Option(help="Port of the gateway; 0 takes a free one. [8080]")] = None,
-    model: Model = None,
-    draft: Draft = None,
-    verifiers: Annotated[int, typer.Option(min=1, help="Verifier processes.")] = 1,
-    prefills: Annotated[int, typer.Option(min=0, help="Further verifiers, which compute prompts for the others.")] = 0,
-    proposers: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            help="Processes for the draft model; 0 runs it in the verifier. [as is profitable: see docs/drafters.md]",
-        ),
-    ] = None,
-    tokenizers: Annotated[int, typer.Option(min=1, help="Tokenizer processes.")] = 1,
-    kvcaches: Annotated[int, typer.Option(min=0, help="KV cache processes.")] = 0,
-    gateways: Annotated[int, typer.Option(min=1, help="Gateway processes, which share the port.")] = 1,
-    nats_url: Annotated[str | None, typer.Option(help="A running NATS; else one is started.")] = None,
-    nats_store: Annotated[
-        Path | None, typer.Option(help="Where the NATS that is started keeps tenants, keys and limits.")
-    ] = None,
-    config: Config = None,
-    sets: Sets = None,
-    programs: Annotated[
-        list[str] | None,
-        typer.Option("--program", metavar="KIND=MODULE", help="Run MODULE in place of a service, to measure."),
-    ] = None,
-    log_dir: Annotated[Path | None, typer.Option(help="Where logs go; a new directory if absent.")] = None,
-    secure: Secure = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the services' logs as well.")] = False,
-) -> None:
-    """Start the whole mesh on this machine; Ctrl-C drains and stops it."""
-    from outrider.cli.commands.up import run
-    from outrider.cli.processes.options import UpOptions
-
-    counts = {"verifier": verifiers, "tokenizer": tokenizers, "kvcache": kvcaches, "gateway": gateways}
-    _exit(
-        run(
-            UpOptions(
-                host=host,
-                port=port,
-                model=model,
-                draft=draft,
-                counts=counts,
-                prefills=prefills,
-                proposers=proposers,
-                nats_url=nats_url,
-                nats_store=nats_store,
-                config=config,
-                sets=sets or [],
-                programs=programs or [],
-                log_dir=log_dir,
-                secure=secure,
-                verbose=verbose,
-            )
-        )
-    )
-
-
-@app.command()
-def complete(
-    prompt: Annotated[str, typer.Argument(help="The prompt; - reads it from standard input.")],
-    url: Url = None,
-    max_tokens: Annotated[int, typer.Option(min=1, help="Most tokens to generate.")] = 128,
-    temperature: Annotated[float, typer.Option(min=0, help="0 is greedy.")] = 0.8,
-    seed: Annotated[int | None, typer.Option(min=0, help="Fixes the answer at any temperature.")] = None,
-    speculation: Speculation = True,
-    chat: Annotated[bool, typer.Option("--chat", help="Send the prompt as a chat message.")] = False,
-    api_key: ApiKey = None,
-    ca: Ca = None,
-) -> None:
-    """Stream a completion; the tokens that drafters guessed right are green."""
-    from outrider.cli.commands.complete import run
-    from outrider.cli.commands.stream import CompletionRequest
-    from outrider.mesh.access import access_to
-
-    text = sys.stdin.read() if prompt == "-" else prompt
-    request = CompletionRequest(text, max_tokens, temperature, seed, speculation, chat)
-    _exit(run(access_to(url, ca, api_key), request))
 
 
 @app.command()
@@ -207,7 +135,7 @@ def trace_steps(
 ) -> None:
     """Draw one request's time line: target steps, draft passes and the messages between them."""
     require("matplotlib", "trace-steps", "plot")
-    from outrider.cli.commands.stream import CompletionRequest
+    from outrider.cli.commands.asking.stream import CompletionRequest
     from outrider.cli.commands.time_line.trace_steps import TraceOptions, run
     from outrider.cli.processes.options import UpOptions
 
@@ -276,7 +204,7 @@ def credentials(
     _exit(run(secrets, into, every, kubernetes))
 
 
-@app.command()
+@app.command(hidden=True)
 def version() -> None:
     """Print the version."""
     from importlib import metadata
@@ -284,12 +212,36 @@ def version() -> None:
     typer.echo(f"outrider {metadata.version('outrider')}")
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        version()
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def first_steps(
+    context: typer.Context,
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Speculative decoding as a mesh of small services."""
+    if context.invoked_subcommand is None:
+        typer.echo(_FIRST_STEPS)
+
+
 def main() -> None:
-    """Entry point of the `outrider` script."""
+    """Entry point of the `outrider` script: an error that has an exit code is one sentence."""
     for output in (sys.stdout, sys.stderr):
         if isinstance(output, io.TextIOWrapper):
             output.reconfigure(errors="replace")  # a terminal's encoding may lack signs, and letters of answers
-    app()
+    try:
+        app()
+    except Exception as error:
+        if (code := getattr(error, "exit_code", None)) is None:
+            raise
+        print(f"outrider: {error}", file=sys.stderr)
+        sys.exit(code)
 
 
 def _exit(code: int) -> NoReturn:

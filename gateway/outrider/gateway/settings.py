@@ -155,6 +155,10 @@ class GatewaySettings(MeasuringSettings, kw_only=True, frozen=True):
         Meta(gt=0, le=600, description="seconds without a heartbeat after which a verifier that is followed is lost"),
     ] = 15.0
     place_s: Annotated[Seconds, Meta(description="seconds to look for services that can take a new request")] = 15.0
+    aliases: Annotated[
+        dict[str, str],
+        Meta(description="further names by which requests may ask for models, each with the name of its model"),
+    ] = {}
     cold_models: Annotated[
         list[str],
         Meta(description="names of models that may have no verifier at the moment; a request for one waits"),

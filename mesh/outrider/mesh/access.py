@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from outrider.mesh.bus import Login, find_login
+from outrider.mesh.local_meshes import only_mesh
 from outrider.mesh.own_directory import Links
 from outrider.mesh.security import Trust, trust_in
 
@@ -44,8 +45,11 @@ class Access(NamedTuple):
 def access_to(url: str | None, ca: Path | None = None, key: str | None = None) -> Access:
     """The way to the mesh at ``url``; what is not given is that of `outrider up --secure`, if this user runs it there.
 
-    Without ``url``, the mesh is that of this host at its usual port.
+    Without ``url``, the mesh is the only one that `outrider up` of this user runs; without any, that at the usual
+    port of this host, which may run in containers. `ConfigError` if several run.
     """
+    if url is None and (mesh := only_mesh("--url")):
+        url = mesh.url
     found = GATEWAYS.find(url or f"https://{_ADDRESS}")
     url = url or f"{'https' if found else 'http'}://{_ADDRESS}"
     if found is None or not url.startswith("https://"):

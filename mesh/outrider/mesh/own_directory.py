@@ -51,16 +51,6 @@ class Links:
                 return directory.resolve()
         return None
 
-    def all(self) -> dict[str, Path]:
-        """Directories by address, ``host:port``."""
-        found = {}
-        with suppress(OSError):
-            if is_private(own_directory()):
-                for link in sorted(own_directory().glob(f"{self._prefix}-*-*")):
-                    host, _, port = link.name.removeprefix(f"{self._prefix}-").rpartition("-")
-                    found[f"{host}:{port}"] = link.resolve()
-        return found
-
     def _link(self, url: str) -> Path:
         parts = urlsplit(url.partition(",")[0])
         host = _HOST if parts.hostname == "localhost" else parts.hostname

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 from outrider.cli.bus.directory import BusDirectory
-from outrider.cli.bus.runs import running_broker
 from outrider.cli.processes.options import UpOptions
 from outrider.cli.processes.plan import make_plan
-from outrider.mesh.access import BROKERS
 from outrider.mesh.errors import ConfigError
 
 from tests.certificates import Certified
 from tests.cli.calls import outrider
-from tests.users import guarded_broker
 
 
 def test_seeds_are_kept_and_the_list_of_users_is_written_anew(tmp_path: Path) -> None:
@@ -50,30 +46,6 @@ def test_credentials_are_refused_for_a_broker_that_is_started(tmp_path: Path) ->
         make_plan(UpOptions(port=0, log_dir=tmp_path, sets=sets))
     plan = make_plan(UpOptions(port=0, log_dir=tmp_path, sets=sets, nats_url="nats://127.0.0.1:4222"))
     assert (plan.broker.process, plan.broker.credentials, plan.broker.login.credentials) == (None, None, None)
-
-
-def test_the_one_broker_that_runs_is_found_and_of_several_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    assert running_broker() is None
-    brokers = []
-    for name, url in (("one", "http://127.0.0.1:8080"), ("two", "")):
-        bus = BusDirectory(tmp_path / name)
-        if url:
-            bus.path.mkdir()
-            bus.gateway_url.write_text(url)
-        brokers.append(guarded_broker(bus))
-        BROKERS.remember(brokers[-1].url, bus.path)
-        brokers[-1].start()
-    one, two = (re.escape(broker.url) for broker in brokers)
-    listed = rf"--nats-url {one} is that of http://127\.0\.0\.1:8080 \(logs in {tmp_path}\)"
-    with pytest.raises(ConfigError, match="--nats-url") as refused:
-        running_broker()
-    lines = str(refused.value).splitlines()[1:]
-    assert sum(bool(re.search(listed, line)) for line in lines) == 1
-    assert sum(bool(re.search(rf"--nats-url {two} \(logs in {tmp_path}\)", line)) for line in lines) == 1
-    brokers[0].kill()
-    assert running_broker() == brokers[1].url
-    brokers[1].kill()
 
 
 def test_the_broker_shows_a_certificate_of_its_kind_and_keeps_it_when_users_change(tmp_path: Path) -> None:

@@ -97,6 +97,14 @@ def test_a_model_with_two_names_is_refused(tmp_path: Path, sets: list[str], name
     make_plan(UpOptions(port=0, sets=same, log_dir=tmp_path))
 
 
+def test_aliases_are_further_names_of_the_model_beside_those_that_are_set(tmp_path: Path) -> None:
+    sets = ['gateway.aliases={"old":"pocket"}']
+    plan = make_plan(UpOptions(port=0, aliases=["gpt-4o", "mine"], sets=sets, log_dir=tmp_path))
+    (gateway,) = [spec for spec in plan.services if spec.kind == "gateway"]
+    assert '--aliases={"old": "pocket", "gpt-4o": "pocket", "mine": "pocket"}' in gateway.command
+    assert plan.model == "pocket"
+
+
 @pytest.mark.parametrize(
     "sets",
     [["gateway.share_port=false"], ["gateway.auth=keys", "gateway.limit_store=memory"]],

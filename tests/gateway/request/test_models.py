@@ -191,3 +191,22 @@ async def test_who_computes_prompts_for_others_is_asked_only_where_there_is_nobo
     for role in ("decode", "both"):
         await announce("verifier", role, role=role)
     assert [member.instance for member in models.verifiers(served)] == ["both", "decode"]
+
+
+async def test_an_alias_is_a_further_name_of_a_model_and_never_hides_a_model(
+    reader: Registry, announce: Announce
+) -> None:
+    models = Models(reader, aliases={"gpt": "m", "n": "m", "gone": "nowhere"})
+    for kind in ("tokenizer", "verifier"):
+        await announce(kind, f"{kind}-m")
+    assert models.find("gpt").name == "m"
+    assert (await models.wait_for("gpt", lambda name: name == "m", 1)).name == "m"
+    assert (models.names(), models.aliases("m")) == (["m"], ["gpt", "n"])
+    with pytest.raises(UnknownModel):
+        models.find("gpt", lambda name: name != "m")
+    with pytest.raises(UnknownModel):
+        models.find("gone")
+    for kind in ("tokenizer", "verifier"):
+        await announce(kind, f"{kind}-n", model="n")
+    models.all()
+    assert models.find("n").name == "n"

@@ -76,11 +76,6 @@ class BusDirectory:
         """The file into which the broker writes its process id, if it was told so."""
         return self.path / "nats.pid"
 
-    @property
-    def gateway_url(self) -> Path:
-        """The file with the URL of the gateway, where `outrider up` runs the broker; absent elsewhere."""
-        return self.path / "gateway.url"
-
     def seed(self, user: str) -> Path:
         """The file with the seed of ``user``."""
         return self.path / f"{user}{SEED_SUFFIX}"
@@ -158,13 +153,6 @@ class BusDirectory:
             if number := self._server():
                 os.kill(number, signal.SIGHUP)
                 return True
-        return False
-
-    def serves(self, address: str) -> bool:
-        """Whether a broker runs that wrote its process id here, at the port of ``address``."""
-        number, port = self._server(), address.rpartition(":")[2]
-        with suppress(OSError):
-            return bool(number) and port in Path(f"/proc/{number}/cmdline").read_text().split("\0")
         return False
 
     def _server(self) -> int:

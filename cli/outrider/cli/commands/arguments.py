@@ -19,7 +19,13 @@ Model = Annotated[
 ]
 Draft = Annotated[str | None, typer.Option(help="The draft model, named like the target; the shipped one if absent.")]
 Url = Annotated[
-    str | None, typer.Option(help="Address of a running mesh. [http://127.0.0.1:8080, or https after up --secure]")
+    str | None,
+    typer.Option(help="Address of a running mesh; else the only one of `outrider ps`, or http://127.0.0.1:8080."),
+]
+RunningUrl = Annotated[str | None, typer.Option("--url", help="Address of the mesh; needed where several run.")]
+NatsUrl = Annotated[
+    str | None,
+    typer.Option(help="NATS of the mesh; else that of the only one of `outrider ps`, or the gateway's nats_url."),
 ]
 Ca = Annotated[
     Path | None, typer.Option(exists=True, dir_okay=False, help="PEM file of authorities to trust, for https.")

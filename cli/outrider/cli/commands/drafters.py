@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from outrider.cli.commands.arguments import Config, NatsUrl
 
 if TYPE_CHECKING:
     from outrider.cli.stores.drafter_versions import StoredVersions
@@ -23,8 +24,6 @@ Drafter = Annotated[str, typer.Option(help="Name of the drafter.")]
 Served = Annotated[str | None, typer.Option("--model", help="Target, as it is served; else the only one.")]
 Tenant = Annotated[str | None, typer.Option(help="For this tenant alone.")]
 Wait = Annotated[float, typer.Option(min=0, help="Seconds to wait for verifiers to change.")]
-NatsUrl = Annotated[str | None, typer.Option(help="NATS of the mesh; else the gateway's nats_url.")]
-Config = Annotated[Path | None, typer.Option("--config", help="TOML file with a table for each service.")]
 
 
 @drafter_app.command("use")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from outrider.cli.commands.arguments import Config, NatsUrl
 
 if TYPE_CHECKING:
     from outrider.cli.stores.named_prompts import StoredPrompts
@@ -16,8 +17,6 @@ prompts_app = typer.Typer(
     help="Named prompts: beginnings of requests that verifiers keep computed.", no_args_is_help=True
 )
 
-NatsUrl = Annotated[str | None, typer.Option(help="NATS of the mesh; else the gateway's nats_url.")]
-Config = Annotated[Path | None, typer.Option("--config", help="TOML file with a table for each service.")]
 Tenant = Annotated[str, typer.Option(help="Tenant that owns the prompt.")]
 Name = Annotated[str, typer.Argument(help="1 to 64 letters, digits, - and _.")]
 

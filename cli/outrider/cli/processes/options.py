@@ -17,6 +17,7 @@ class UpOptions:
         counts: processes by kind, without proposers.
         prefills: further verifiers, which compute prompts for the verifiers in ``counts``.
         proposers: proposer processes; None leaves it to `outrider.cli.processes.placement`.
+        aliases: further names by which requests may ask for the model.
         secure: everything is encrypted, and clients need keys.
         programs: ``KIND=MODULE``: the module that processes of a kind run, in place of ``outrider.KIND``.
     """
@@ -24,6 +25,7 @@ class UpOptions:
     host: str | None = None
     port: int | None = None
     model: str | None = None
+    aliases: list[str] = field(default_factory=list)
     draft: str | None = None
     counts: Mapping[str, int] = field(default_factory=lambda: ONE_EACH)
     prefills: int = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import tempfile
@@ -12,7 +13,7 @@ from pathlib import Path
 from outrider.cli.processes.broker import BrokerPlan, plan_broker
 from outrider.cli.processes.child import ProcessSpec
 from outrider.cli.processes.keeper import StartError
-from outrider.cli.processes.models import absolute, pin_models, require_model, require_one_name
+from outrider.cli.processes.models import absolute, one_name, pin_models, require_model
 from outrider.cli.processes.options import UpOptions
 from outrider.cli.processes.placement import (
     LAST_PORT,
@@ -44,6 +45,7 @@ class Plan:
     """The processes to run.
 
     Attributes:
+        model: the name by which requests ask for the model.
         scheme: http, or https where the gateway has a certificate for its APIs.
         grpc: where the gateway, or the first of several, listens for gRPC.
         patience_s: seconds that each kind may take to drain and end.
@@ -51,6 +53,7 @@ class Plan:
         secured: what --secure made.
     """
 
+    model: str
     host: str
     port: int
     scheme: str
@@ -94,7 +97,10 @@ def make_plan(options: UpOptions, root: Path = ROOT) -> Plan:
     counts, notes = {**options.counts, "proposer": placement.proposers}, [*_compiled_code_notes(), *placement.notes]
     for kind in counts:
         require_model(kind, settings[kind])
-    require_one_name(settings)
+    name = one_name(settings)
+    if options.aliases:
+        known = settings["gateway"]["aliases"].value
+        flags["gateway"]["aliases"] = json.dumps(known | dict.fromkeys(options.aliases, name))
     log_dir = options.log_dir or Path(tempfile.mkdtemp(prefix="outrider-"))
     log_dir.mkdir(parents=True, exist_ok=True)
     secured, more = secure(log_dir, host, settings) if options.secure else (None, {})
@@ -115,6 +121,7 @@ def make_plan(options: UpOptions, root: Path = ROOT) -> Plan:
     flags["verifier"] |= {key: str(number) for key, number in share_memory(*numbers, settings).items()}
     ports = share_ports(processes, settings, (port, grpc_port))
     return Plan(
+        model=name,
         host=host,
         port=port,
         scheme="https" if settings["gateway"]["door_certificate"].value else "http",

@@ -10,22 +10,28 @@ import sys
 import time
 from pathlib import Path
 
+from outrider.cli.log_lines import LogLines
 from outrider.cli.processes.child import Child
 from outrider.cli.processes.first_key import FIRST_TENANT
 from outrider.cli.processes.plan import Plan
 from outrider.mesh.urls import without_passwords
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 DEFAULT_URL, SECURE_URL = "http://127.0.0.1:8080", "https://127.0.0.1:8080"
 FOLLOW_S = 0.2
 
 
 class Printer:
-    """Prints events of the processes."""
+    """Prints events of the processes; in a terminal, a line below them shows what the start waits for, and how long."""
 
     def __init__(self, console: Console) -> None:
-        self._console = console
+        self._console, self._model = console, ""
+        self._starts: list[str] = []
+        columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+        self._progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._start = self._progress.add_task("", total=None)
 
     def ready(self, child: Child, address: str) -> None:
         """Prints one line for a process that is ready."""
@@ -34,6 +40,9 @@ class Printer:
         metrics = f"metrics {child.metrics_port}" if child.metrics_port else ""
         process = f"{child.spec.kind:<10} {name:<19} {address:<22} pid {child.pid:<8}"
         self._say(f"[green]✓[/] {process} {metrics:<13} {seconds:.1f} s")
+        if child.spec.kind in self._starts:
+            self._starts.remove(child.spec.kind)
+            self._show_start()
 
     def died(self, child: Child, code: int, again_in_s: float) -> None:
         """Prints one line for a process that ended, with the reason."""
@@ -52,12 +61,20 @@ class Printer:
         self._say(f"[dim]The mesh may use {plan.share}.[/]")
         for note in plan.notes:
             self._say(note)
+        self._model, self._starts = plan.model, [spec.kind for spec in plan.services]
+        self._show_start()
+        self._progress.start()
+
+    def started(self) -> None:
+        """Removes the line of the start, however that ended."""
+        self._progress.stop()
 
     def welcome(self, plan: Plan, seconds: float) -> None:
         """Prints the addresses, and commands to try."""
         self._say(f"\n[bold]Outrider serves at {plan.url}[/] after {seconds:.1f} s. Try:\n")
         url = "" if plan.url in (DEFAULT_URL, SECURE_URL) else f" --url {plan.url}"
         self._say(f"  {_command()} complete 'def parse_args('{url}")
+        self._say(f"  {_command()} chat{url}")
         body = '{"prompt": "def parse_args(", "max_tokens": 64, "stream": true}'
         curl = f"curl -N{_trust(plan)} {plan.url}/v1/completions -H 'Content-Type: application/json'"
         self._say(f"  {curl} -d '{body}'\n")
@@ -77,6 +94,10 @@ class Printer:
         """Prints that all processes have ended."""
         self._say("Stopped.")
 
+    def _show_start(self) -> None:
+        kinds = ", ".join(dict.fromkeys(self._starts))
+        self._progress.update(self._start, description=f"{self._model} loads; not ready: {kinds or 'the gateway'}")
+
     def _say(self, text: str) -> None:
         self._console.print(text, highlight=False, soft_wrap=True)
 
@@ -86,15 +107,10 @@ class Printer:
 
     async def follow(self, plan: Plan) -> None:
         """Prints new lines of the services' logs, until cancelled."""
-        offsets: dict[str, int] = {}
+        lines = LogLines(plan.log_dir)
         while True:
-            for path in sorted(plan.log_dir.glob("*.log")):
-                with path.open("rb") as log:
-                    log.seek(offsets.get(path.stem, 0))
-                    *lines, rest = log.read().split(b"\n")
-                    offsets[path.stem] = log.tell() - len(rest)
-                for line in lines:
-                    self._say(f"[dim]{path.stem:<12}[/] {escape(line.decode('utf-8', 'replace'))}")
+            for name, line in lines.new():
+                self._say(f"[dim]{name:<12}[/] {escape(line)}")
             await asyncio.sleep(FOLLOW_S)
 
 

@@ -57,7 +57,6 @@ class Supervisor:
             self._broker = ProcessKeeper(self._plan.broker.process, self._events)
             if self._plan.broker.credentials:
                 BROKERS.remember(self._plan.broker.url, self._plan.broker.credentials)
-                BusDirectory(self._plan.broker.credentials).gateway_url.write_text(self._plan.url)
         self._follow_certificates()
         self._services += [ProcessKeeper(spec, self._events) for spec in self._plan.services]
         self._tasks.spawn(tell_of_starts(lambda: self._all_services, self._events), "slow starts")

@@ -12,12 +12,12 @@ from secrets import token_hex
 from typing import Any
 
 from outrider.cli.bus.rights import ADMIN
-from outrider.cli.bus.runs import running_broker
 from outrider.cli.settings import WIDTH, effective
 from outrider.mesh.access import login_at
 from outrider.mesh.bus import Bucket, Bus, Login
 from outrider.mesh.config import EffectiveSetting
 from outrider.mesh.errors import ConfigError, OutriderError
+from outrider.mesh.local_meshes import LocalMesh, only_mesh
 from outrider.mesh.security import Trust
 from outrider.mesh.telemetry import configure_logs, start_audit, stop_audit
 from outrider.mesh.urls import require_broker
@@ -93,12 +93,18 @@ async def connected(client: str, work: BusWork, url: str, login: Login, trust: T
 
 
 def _way(nats_url: str | None, settings: Mapping[str, EffectiveSetting]) -> tuple[str, Login, Trust]:
-    """The way to the broker: as given, as set, or that of the broker that `outrider up` of this user runs."""
+    """The way to the broker: as given, as set, or that of the only mesh that `outrider up` of this user runs."""
     configured = settings["nats_url"]
-    url = nats_url or (running_broker() if configured.source == "default" else None) or configured.value
+    if nats_url is None and configured.source == "default" and (mesh := only_mesh("--nats-url", _broker)):
+        nats_url = mesh.nats_url
+    url = nats_url or configured.value
     require_broker(url)
     authorities = settings["tls_ca"].value.replace("{kind}", "gateway")
     return url, *login_at(url, ADMIN, settings["nats_credentials"].value, authorities)
+
+
+def _broker(mesh: LocalMesh) -> str:
+    return mesh.nats_url
 
 
 def print_table(columns: Iterable[str], rows: Iterable[Iterable[object]], *, head: bool = True) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
+from types import MappingProxyType
 
 import msgspec
 from outrider.gateway import metrics
@@ -49,11 +50,18 @@ class _Announced(msgspec.Struct):
 class Models:
     """The models that the registry's members serve, and the ``cold`` ones, which may have no verifier at the moment.
 
-    Requests wait for a cold model for ``cold_s`` seconds.
+    Requests wait for a cold model for ``cold_s`` seconds. ``aliases`` are further names, each with that of its model;
+    the model's own name counts wherever one is limited, counted or stored.
     """
 
-    def __init__(self, registry: Registry, cold: Collection[str] = (), cold_s: float = 0.0) -> None:
-        self._registry = registry
+    def __init__(
+        self,
+        registry: Registry,
+        cold: Collection[str] = (),
+        cold_s: float = 0.0,
+        aliases: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self._registry, self._aliases = registry, aliases
         self._cold, self._cold_s = frozenset(cold), cold_s
         self._seen = set(cold)
         self._models_changes, self._models = -1, list[ServedModel]()
@@ -82,7 +90,7 @@ class Models:
         Raises `UnknownModel`, `Unavailable` if the model has no ready services at the moment, and `InvalidRequest` if
         ``name`` is None and there are several models.
         """
-        names = self.names(may_use)
+        name, names = self._own_name(name), self.names(may_use)
         if name is None and len(names) > 1:
             raise InvalidRequest(
                 f"model is required where several are served; there are: {', '.join(names)}", param="model"
@@ -96,6 +104,14 @@ class Models:
         if not names or self.seen(wanted):
             raise Unavailable(f"no service is ready for the model {wanted or ''}".rstrip(), retry_after=1.0)
         raise UnknownModel(f"the model {name!r} does not exist; there are: {', '.join(names)}", param="model")
+
+    def aliases(self, name: str) -> list[str]:
+        """The further names of the model called ``name``."""
+        return sorted(alias for alias, own in self._aliases.items() if own == name)
+
+    def _own_name(self, name: str | None) -> str | None:
+        """The model's own name for an alias; a model that is called so comes before an alias."""
+        return name if name is None or name in self._seen else self._aliases.get(name, name)
 
     def names(self, may_use: Callable[[str], bool] = lambda name: True) -> list[str]:
         """Names of the models that can be asked for: those that are served, and the cold ones."""
@@ -111,6 +127,7 @@ class Models:
         async def find() -> ServedModel:
             return self.find(name, may_use)
 
+        name = self._own_name(name)
         for model in self.all():
             if model.name == name and may_use(name):
                 return model

@@ -92,7 +92,7 @@ class Verifiers:
         self._selection, self._watches = selection, HealthWatches(tasks, on_lost)
         self._loads = Loads()
         self.isolation, self.refused = asyncio.Lock(), refused
-        self.models = Models(registry, settings.cold_models, settings.cold_place_s)
+        self.models = Models(registry, settings.cold_models, settings.cold_place_s, settings.aliases)
         self._draining: set[str] = set()
         registry.on_change("verifier", self._on_members)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import uvloop
 from outrider.cli.commands.arguments import note_missing_picture
+from outrider.cli.commands.asking.stream import RequestError, served_model
 from outrider.cli.commands.measuring.measured_mesh import measured_mesh
-from outrider.cli.commands.stream import RequestError, served_model
 from outrider.cli.processes.keeper import StartError
 from outrider.cli.processes.options import UpOptions
 from outrider.measure import bench

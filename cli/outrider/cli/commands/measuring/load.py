@@ -142,8 +142,8 @@ def _measured(
     from dataclasses import replace
 
     import uvloop
+    from outrider.cli.commands.asking.stream import served_model
     from outrider.cli.commands.measuring.measured_mesh import measured_mesh
-    from outrider.cli.commands.stream import served_model
     from outrider.measure.ramp import run
     from outrider.mesh.access import access_to
     from outrider.mesh.telemetry import configure_logs
@@ -180,7 +180,7 @@ def _publish(result: Result, out: Path) -> None:
 @contextmanager
 def _sentences() -> Iterator[None]:
     """Ends the command with one sentence and exit code 2, or that of the error, for what cannot be done."""
-    from outrider.cli.commands.stream import RequestError
+    from outrider.cli.commands.asking.stream import RequestError
     from outrider.cli.processes.keeper import StartError
     from outrider.measure.load.prompts import PromptsError
     from outrider.measure.ramp.result import ResultError

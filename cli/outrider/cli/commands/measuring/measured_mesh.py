@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 
-from outrider.cli.commands.up import running_mesh
+from outrider.cli.commands.machine.up import running_mesh
 from outrider.cli.processes.child import Child
 from outrider.cli.processes.options import UpOptions
 from rich.status import Status

@@ -50,7 +50,7 @@ def profile(
             raise ConfigError(f"--workload {workload}: it is one of {', '.join(WORKLOADS)}")
         settings = _settings(sets or [])
         wanted = Wanted(
-            access=access_to(url, ca, api_key),
+            access=access_to(url or "", ca, api_key),  # empty: that of the mesh which is started
             model="",
             metrics=metrics or [],
             settings={key.partition(".")[2]: value for key, value in settings.items() if key.startswith("verifier.")},
@@ -139,7 +139,7 @@ def _per_replica(option: str, texts: list[str] | None) -> dict[str, float]:
 @contextmanager
 def _sentences() -> Iterator[None]:
     """Ends the command with one sentence and exit code 2, or that of the error, for what cannot be done."""
-    from outrider.cli.commands.stream import RequestError
+    from outrider.cli.commands.asking.stream import RequestError
     from outrider.measure.load.prompts import PromptsError
     from outrider.measure.planning.profile import ProfileError
     from outrider.mesh.errors import ConfigError

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import msgspec
 import uvloop
-from outrider.cli.commands.stream import Answer, CompletionRequest, RequestError
+from outrider.cli.commands.asking.stream import Answer, CompletionRequest, RequestError
+from outrider.cli.commands.machine.up import running_mesh
 from outrider.cli.commands.time_line import plot_steps
 from outrider.cli.commands.time_line.steps import Trace, TraceError, trace
-from outrider.cli.commands.up import running_mesh
 from outrider.cli.processes.child import Child
 from outrider.cli.processes.keeper import StartError
 from outrider.cli.processes.options import UpOptions

@@ -75,8 +75,10 @@ class ModelRoutes:
         ]
 
     async def _models(self, request: Request) -> Response:
-        names = self._all.names(request.state.admission.caller.may_use)
-        served = {model.name: model for model in self._all.all()}
+        own = self._all.names(request.state.admission.caller.may_use)
+        there = {model.name: model for model in self._all.all()}
+        served = {each: there.get(name) for name in own for each in (name, *self._all.aliases(name))}
+        names = list(served)
         if VERSION in request.headers:
             infos = [self._info(name, served.get(name)) for name in names]
             ends = (infos[0].id, infos[-1].id) if infos else (None, None)
@@ -84,9 +86,10 @@ class ModelRoutes:
         return json_response(ModelList([self._body(name, served.get(name)) for name in names]))
 
     async def _model(self, request: Request) -> Response:
-        served = self._all.find(request.path_params["model"], request.state.admission.caller.may_use)
+        name = request.path_params["model"]
+        served = self._all.find(name, request.state.admission.caller.may_use)
         made = self._info if VERSION in request.headers else self._body
-        return json_response(made(served.name, served))
+        return json_response(made(name, served))
 
     def _body(self, name: str, served: ServedModel | None) -> ModelBody:
         if served is None:

@@ -138,8 +138,8 @@ class PromptRoutes:
     async def _named_prompt(self, body: PromptBody, tenant: str, name: str, admission: Admission) -> NamedPrompt:
         if (body.prompt is None) == (body.messages is None):
             raise InvalidRequest("either prompt or messages is required: a string, or an array of messages")
-        if body.model is not None:
-            await self._generations.find(body.model, admission.caller)
+        named = body.model is not None
+        model = (await self._generations.find(body.model, admission.caller)).name if named else None
         messages = msgspec.json.decode(chat(body.messages).json) if body.messages is not None else None
         parse = admission.caller.parse_special if body.parse_special_tokens is None else body.parse_special_tokens
         residency = admission.caller.residency
@@ -147,7 +147,7 @@ class PromptRoutes:
             name=name,
             tenant=tenant,
             created=time.time(),
-            model=body.model,
+            model=model,
             text=body.prompt,
             messages=messages,
             parse_special=parse,

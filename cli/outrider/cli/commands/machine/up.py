@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import os
 import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
 
+import msgspec
 from outrider.cli.processes.keeper import ProcessEvents, StartError
 from outrider.cli.processes.options import UpOptions
 from outrider.cli.processes.plan import Plan, make_plan
 from outrider.cli.processes.printer import Printer
 from outrider.cli.processes.supervisor import Supervisor
 from outrider.mesh.errors import ConfigError
+from outrider.mesh.local_meshes import LocalMesh, forget, remember, started
 from outrider.mesh.telemetry import configure_logs
 from rich.console import Console
 from setproctitle import setproctitle
@@ -53,16 +56,28 @@ async def _run(plan: Plan, printer: Printer, verbose: bool) -> int:
     printer.plan(plan)
     supervisor = Supervisor(plan, printer)
     stop, second_signal = _catch_signals(supervisor)
-    serving = asyncio.create_task(_serve(supervisor, plan, printer))
+    own = LocalMesh(
+        pid=os.getpid(),
+        started=started(os.getpid()),
+        url=plan.url,
+        model=plan.model,
+        log_dir=str(plan.log_dir.resolve()),
+        nats_url=plan.broker.url,
+        since=time.time(),
+    )
+    remember(own)
+    serving = asyncio.create_task(_serve(supervisor, plan, printer, own))
     following = asyncio.create_task(printer.follow(plan)) if verbose else None
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    printer.started()
     if stop.is_set():
         printer.stopping()
     for task in (serving, stopping):
         task.cancel()
     await asyncio.wait({serving})
     await supervisor.stop()
+    forget(own.pid)
     if following:
         following.cancel()
     if not serving.cancelled():
@@ -71,10 +86,12 @@ async def _run(plan: Plan, printer: Printer, verbose: bool) -> int:
     return KILLED if second_signal.is_set() else 0
 
 
-async def _serve(supervisor: Supervisor, plan: Plan, printer: Printer) -> None:
+async def _serve(supervisor: Supervisor, plan: Plan, printer: Printer, own: LocalMesh) -> None:
     began = time.monotonic()
     await supervisor.start()
     await _wait_until_ready(plan.url, printer.waiting)
+    remember(msgspec.structs.replace(own, ready=True))
+    printer.started()
     printer.welcome(plan, time.monotonic() - began)
     await supervisor.run()
 

@@ -7,12 +7,13 @@ import ssl
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import httpx
 import msgspec
 from httpx_sse import EventSource
 from outrider.mesh.access import Access
+from outrider.mesh.local_meshes import local_meshes
 
 CONNECT_S = 5.0
 
@@ -27,6 +28,21 @@ class UnreachableError(RequestError):
     """No server answers at the address."""
 
     exit_code = 3
+
+
+class StreamRequest(Protocol):
+    """A request whose answer is streamed."""
+
+    @property
+    def path(self) -> str:
+        """Path of the endpoint."""
+
+    def body(self, model: str) -> dict[str, Any]:
+        """The request for ``model`` in OpenAI's form; it asks for a stream, its usage and tokens."""
+
+
+STREAM = {"stream": True, "stream_options": {"include_usage": True}, "return_tokens": True}
+"""What every `StreamRequest` asks for."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +72,7 @@ class CompletionRequest:
             "temperature": self.temperature,
             **({} if self.seed is None else {"seed": self.seed}),
             **self._speculation(),
-            "stream": True,
-            "stream_options": {"include_usage": True},
-            "return_tokens": True,
+            **STREAM,
         }
 
     def _speculation(self) -> dict[str, Any]:
@@ -88,8 +102,18 @@ class _Failure(msgspec.Struct):
     message: str
 
 
+class _Delta(msgspec.Struct):
+    content: str | None = None
+    reasoning_content: str | None = None
+
+
+class _Choice(msgspec.Struct):
+    delta: _Delta = msgspec.field(default_factory=_Delta)
+
+
 class _Chunk(msgspec.Struct):
     id: str = ""
+    choices: list[_Choice] = []
     usage: _Usage | None = None
     outrider: _Tokens | None = None
     error: _Failure | None = None
@@ -105,7 +129,7 @@ class Answer:
     Attributes are final when the iteration has ended: times in seconds, counts in tokens.
     """
 
-    def __init__(self, access: Access, request: CompletionRequest) -> None:
+    def __init__(self, access: Access, request: StreamRequest) -> None:
         self._access, self._request = access, request
         self.tokens = self.steps = self.accepted = self.rejected = 0
         self.seed: int | None = None
@@ -114,18 +138,28 @@ class Answer:
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         """Sends the request; `RequestError` if the gateway refuses it, breaks off or does not answer."""
+        for chunk in self._received():
+            if chunk.outrider:
+                yield from zip(chunk.outrider.texts, chunk.outrider.guessed_by, strict=True)
+
+    def messages(self) -> Iterator[tuple[str, str]]:
+        """As iteration, of a chat: ``(thought, content)``, pieces of text of which one is empty."""
+        for chunk in self._received():
+            for choice in chunk.choices:
+                yield choice.delta.reasoning_content or "", choice.delta.content or ""
+
+    def _received(self) -> Iterator[_Chunk]:
         with _client(self._access) as client:
             yield from self._stream(client)
 
-    def _stream(self, client: httpx.Client) -> Iterator[tuple[str, str]]:
+    def _stream(self, client: httpx.Client) -> Iterator[_Chunk]:
         body = self._request.body(_served_model(client))
         began = time.perf_counter()
         with client.stream("POST", self._request.path, json=body) as response:
             _require_ok(response)
             for chunk in _chunks(response):
                 self._note(chunk, time.perf_counter() - began)
-                if chunk.outrider:
-                    yield from zip(chunk.outrider.texts, chunk.outrider.guessed_by, strict=True)
+                yield chunk
 
     def _note(self, chunk: _Chunk, now_s: float) -> None:
         if chunk.error:
@@ -173,6 +207,8 @@ def _trusted(access: Access) -> ssl.SSLContext | bool:
 
 
 def _nothing_answers(url: str) -> str:
+    if any(mesh.url == url and not mesh.ready for mesh in local_meshes()):
+        return f"the mesh at {url} is not ready yet: `outrider logs` shows what it does"
     return f"nothing answers at {url}: start a mesh with `outrider up`"
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 
-from outrider.cli.commands.stream import Answer, CompletionRequest, RequestError
+from outrider.cli.commands.asking.stream import Answer, CompletionRequest, RequestError
 from outrider.mesh.access import Access
 from rich.console import Console
 
 INTERRUPTED = 130
 DIM, GREEN = "2", "32"
-_VISIBLE = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {0x7F: 0x2421}
+VISIBLE = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {0x7F: 0x2421}
+"""Signs for control characters, by code."""
 
 
 class Screen:
@@ -23,7 +24,7 @@ class Screen:
 
     def write(self, text: str, colour: str = "") -> None:
         """Shows ``text`` at once; ``colour`` is a parameter of ECMA-48's SGR."""
-        shown = text.translate(_VISIBLE) if self._terminal else text
+        shown = text.translate(VISIBLE) if self._terminal else text
         sys.stdout.write(f"\x1b[{colour}m{shown}\x1b[0m" if colour and shown and self.colours else shown)
         sys.stdout.flush()
 
@@ -42,7 +43,7 @@ def run(access: Access, request: CompletionRequest) -> int:
     if screen.colours:
         screen.write("green: guessed by a drafter", GREEN)
         screen.write("\n")
-    print(_figures(answer, request), file=sys.stderr)
+    print(figures(answer, sampled=request.temperature > 0), file=sys.stderr)
     return 0
 
 
@@ -54,15 +55,16 @@ def _show(screen: Screen, request: CompletionRequest, answer: Answer) -> None:
     screen.write("\n")
 
 
-def _figures(answer: Answer, request: CompletionRequest) -> str:
-    figures = [
+def figures(answer: Answer, *, sampled: bool) -> str:
+    """One line of figures for an answer that has ended."""
+    parts = [
         f"{answer.tokens} tokens",
         f"{answer.steps} steps",
         f"{answer.tokens / max(1, answer.steps):.2f} tokens a step",
     ]
     if guesses := answer.accepted + answer.rejected:
-        figures.append(f"{answer.accepted / guesses:.0%} of {guesses} guesses right")
-    figures += [f"{answer.tokens / answer.total_s:.0f} tokens/s", f"first token after {answer.first_s * 1e3:.0f} ms"]
-    if request.temperature and answer.seed is not None:
-        figures.append(f"seed {answer.seed}")
-    return " · ".join(figures)
+        parts.append(f"{answer.accepted / guesses:.0%} of {guesses} guesses right")
+    parts += [f"{answer.tokens / answer.total_s:.0f} tokens/s", f"first token after {answer.first_s * 1e3:.0f} ms"]
+    if sampled and answer.seed is not None:
+        parts.append(f"seed {answer.seed}")
+    return " · ".join(parts)

@@ -1,0 +1,1 @@
+"""Commands that ask a mesh: a completion, a chat, a file of requests."""

@@ -1,0 +1,1 @@
+"""`outrider up`, and the commands for meshes of this machine that run."""

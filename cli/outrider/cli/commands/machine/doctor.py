@@ -1,0 +1,165 @@
+"""`outrider doctor`: what this machine has for `outrider up`, and what it lacks."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from outrider.cli.processes.broker import nats_server
+from outrider.cli.settings import effective
+from outrider.mesh.addresses import join, require_free
+from outrider.mesh.errors import ConfigError, Unavailable
+from outrider.mesh.local_meshes import local_meshes
+from outrider.native.compiler import CompilerError, compiler, path_of
+from outrider.native.levels import LEVELS, LevelError, is_x86_64, supported_levels
+from outrider.native.presence import absence, notice
+from outrider.native.share import ROOT, free_memory, sentence
+from rich.console import Console
+from rich.markup import escape
+
+State = Literal["ok", "warning", "error"]
+_SIGNS = {"ok": "[green]✓[/]", "warning": "[yellow]![/]", "error": "[red]✗[/]"}
+_PACKAGES = {"torch": "engine", "tokenizers": "tokenizer", "uvicorn": "gateway"}
+_LEAST_MEMORY = 2 << 30
+"""Bytes below which even the shipped model may find no room: each of its four processes takes some hundred MiB."""
+_BFLOAT16 = ("amx", "avx512bf16")
+
+
+class Finding(NamedTuple):
+    """What was looked at, and what it is; an error keeps `outrider up` from starting."""
+
+    name: str
+    state: State
+    text: str
+
+
+def run(config: Path | None) -> int:
+    """Prints a line for each finding; the exit code, 1 if there is an error."""
+    console, worst = Console(), 0
+    for finding in findings(config):
+        console.print(
+            f"{_SIGNS[finding.state]} {finding.name:<14} {escape(finding.text)}", soft_wrap=True, highlight=False
+        )
+        worst |= finding.state == "error"
+    console.print("Something keeps `outrider up` from starting: see ✗." if worst else "`outrider up` can start.")
+    return worst
+
+
+def findings(
+    config: Path | None = None, root: Path = ROOT, server: Callable[[], Path] = nats_server
+) -> Iterator[Finding]:
+    """All findings; ``root`` has ``proc`` and ``sys`` of the machine, ``server`` finds the broker's program."""
+    yield from _packages()
+    yield from _compiled_code()
+    yield Finding("machine", "ok", sentence(root))
+    free = free_memory(root)
+    fits = free >= _LEAST_MEMORY
+    yield Finding(
+        "free memory",
+        "ok" if fits else "warning",
+        f"{free / (1 << 30):.1f} GiB" + ("" if fits else ": models may find no room; end other programs"),
+    )
+    yield _broker(server)
+    try:
+        gateway = effective("gateway", config, {})
+    except ConfigError as error:
+        yield Finding("settings", "error", str(error))
+    else:
+        yield _files(int(gateway["max_connections"].value))
+        yield _port(str(gateway["host"].value), int(gateway["port"].value))
+    yield from _models()
+
+
+def _packages() -> Iterator[Finding]:
+    lacking = [name for name in _PACKAGES if find_spec(name) is None]
+    text = f"{', '.join(lacking)}: not installed; pip install 'outrider[all]'" if lacking else ", ".join(_PACKAGES)
+    yield Finding("packages", "error" if lacking else "ok", text)
+
+
+def _compiled_code() -> Iterator[Finding]:
+    try:
+        levels = supported_levels()
+        why, said = absence(), notice()
+    except LevelError as error:
+        yield Finding("compiled code", "error", str(error))
+        return
+    try:
+        yield Finding("C++ compiler", "ok", " ".join(compiler()))
+    except CompilerError as error:
+        there = bool(levels) and path_of(levels[0]).exists()
+        text = f"{error}" + ("; not needed: compiled code is there" if there else "; install g++")
+        yield Finding("C++ compiler", "ok" if there or not is_x86_64() else "warning", text)
+    if why is not None:
+        yield Finding("compiled code", "warning", said or why)
+        return
+    name = levels[0].name
+    forced = " (as OUTRIDER_NATIVE_LEVEL says)" if "OUTRIDER_NATIVE_LEVEL" in os.environ else ""
+    yield Finding("compiled code", "ok", f"level {name}{forced}{_better(name)}" + (f". {said}" if said else ""))
+
+
+def _better(name: str) -> str:
+    """What a CPU of a better level gives."""
+    if name in _BFLOAT16:
+        return "" if name == LEVELS[0].name else "; a CPU with AMX also multiplies tiles"
+    more = " and guesses pay for many streams at once" if name == "avx2" else ""
+    return f"; a CPU with AVX-512 BF16 multiplies bfloat16 without widening it{more}"
+
+
+def _broker(server: Callable[[], Path]) -> Finding:
+    try:
+        path = server()
+        said = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+    except (ConfigError, OSError, subprocess.CalledProcessError) as error:
+        return Finding("nats-server", "error", str(error))
+    return Finding("nats-server", "ok", said.removeprefix("nats-server: "))
+
+
+def _files(connections: int) -> Finding:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if hard in (resource.RLIM_INFINITY, -1):
+        return Finding("open files", "ok", "no limit")
+    if hard > connections:
+        return Finding("open files", "ok", f"{hard} a process")
+    text = f"{hard} a process: the gateway takes fewer than gateway.max_connections = {connections}; see ulimit -Hn"
+    return Finding("open files", "warning", text)
+
+
+def _port(host: str, port: int) -> Finding:
+    try:
+        require_free(host, port)
+    except Unavailable as error:
+        if mesh := next((mesh for mesh in local_meshes() if mesh.url.endswith(f":{port}")), None):
+            text = f"{port} is that of your mesh of {mesh.model}; `outrider up --port 0` starts one beside it"
+            return Finding("port", "warning", text)
+        return Finding("port", "error", f"{error.message}; `outrider up --port 0` takes a free one")
+    return Finding("port", "ok", f"{join(host, port)} is free")
+
+
+def _models() -> Iterator[Finding]:
+    try:
+        from outrider.engine.store import ModelError, check
+        from outrider.engine.store.cached import cached_models
+        from outrider.engine.store.manifests import read
+        from outrider.engine.store.remote import cached
+    except ModuleNotFoundError as error:
+        yield Finding("models", "warning", f"models of the Hub need {error.name}: pip install 'outrider[all]'")
+        return
+    for model in cached_models():
+        name = str(model.name)
+        if cached(model.name) is None:
+            yield Finding("model", "warning", f"{name} is not complete: `outrider models pull {name}` brings the rest")
+            continue
+        try:
+            noted = bool(read(model.place))
+            if noted:
+                check(model.place, "size")
+        except ModelError as error:
+            yield Finding("model", "warning", str(error))
+            continue
+        state = "as at its first load" if noted else "complete, and not loaded yet"
+        yield Finding("model", "ok", f"{name}, {model.size / 1e6:,.0f} MB, {state}")
