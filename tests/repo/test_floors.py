@@ -115,6 +115,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "http",
         "schema",
         "openai",
+        "embeddings",
         "responses",
         "anthropic",
         "own",

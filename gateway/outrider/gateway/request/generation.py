@@ -137,7 +137,8 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     tokens must be fixed, by a given seed or a temperature of 0. If there are ``call_rules``, ``structure`` applies to
     text beside calls. ``prediction`` is the text that the client expects for an answer. An API that tells thoughts
     from answers (`Frame.thought`) ``splits`` them; a thought has at most ``thought_budget`` tokens. ``unnamed`` lists
-    parameters of ``sampling`` that the client left to the model.
+    parameters of ``sampling`` that the client left to the model. With ``embed``, the embeddings of the prompts are all
+    that is wanted.
     """
 
     model: str | None
@@ -157,6 +158,14 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     splits: bool = False
     thought_budget: int | None = None
     unnamed: tuple[str, ...] = ()
+    embed: bool = False
+
+    @property
+    def operation(self) -> str:
+        """What is asked for, by OpenTelemetry's conventions for generative AI."""
+        if self.embed:
+            return "embeddings"
+        return "chat" if isinstance(self.prompt, Messages) else "text_completion"
 
 
 def samples_of(generation: Generation) -> list[Sample]:

@@ -20,7 +20,8 @@ class Job(msgspec.Struct, frozen=True):
 
     A resumable stream has a ``stream_id`` and a ``record``: the verifier keeps both, so that another gateway can find
     the stream there. ``prompt`` and ``prediction`` hold token ids, ``filters`` names; ``begun`` is when the flight
-    began, in seconds of the monotonic clock. ``calls`` says whether calls of functions are read from the answer.
+    began, in seconds of the monotonic clock. ``calls`` says whether calls of functions are read from the answer. A
+    job to ``embed`` its prompt has no answer.
     """
 
     request_id: str
@@ -39,6 +40,7 @@ class Job(msgspec.Struct, frozen=True):
     filters: tuple[str, ...] = ()
     calls: bool = False
     prediction: list[int] = []
+    embed: bool = False
 
     @property
     def shareable(self) -> bool:
@@ -84,4 +86,5 @@ class Job(msgspec.Struct, frozen=True):
             filtered=bool(self.filters),
             residency=sorted(self.caller.residency or ()),
             prediction=pack_ids(self.prediction),
+            embed=self.embed,
         )

@@ -57,7 +57,7 @@ _PARAMETERS = (b"x-outrider-", b"x-request-timeout-ms")
 """Beginnings of headers that hold parameters of a generation."""
 _COUNTED = ("POST", "PUT")
 """Methods of requests that make services compute, and so count toward the limit on requests."""
-_GUARDED = ("/v1/", "/tokenize", "/detokenize", "/admin/")
+_GUARDED = ("/v1/", "/v2/", "/tokenize", "/detokenize", "/rerank", "/score", "/admin/")
 
 
 def guarded(path: str) -> bool:
