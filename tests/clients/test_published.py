@@ -27,7 +27,7 @@ def run(*command: str | Path, gateway: Gateway, **given: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("package", ["instructor", "langchain", "litellm"])
+@pytest.mark.parametrize("package", ["instructor", "langchain", "litellm", "ollama"])
 def test_a_package_of_pythons_works_unmodified(one: Gateway, package: str, request: pytest.FixtureRequest) -> None:
     if not PYTHON.exists():
         pytest.skip(f"{package} is not installed: make clients-check")

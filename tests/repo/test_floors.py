@@ -119,6 +119,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "responses",
         "anthropic",
         "own",
+        "ollama",
+        "llama",
         "playground",
         "admin",
         "openapi",

@@ -13,6 +13,8 @@ from outrider.gateway.api.embeddings.routes import EmbeddingRoutes
 from outrider.gateway.api.http.cors import with_cors
 from outrider.gateway.api.http.edge import Edge, Guard, PathRouter
 from outrider.gateway.api.http.messages import json_response
+from outrider.gateway.api.llama.routes import LlamaRoutes
+from outrider.gateway.api.ollama.routes import OllamaRoutes
 from outrider.gateway.api.openai.resumption import StreamRoutes
 from outrider.gateway.api.openai.routes import OpenAiRoutes
 from outrider.gateway.api.openapi.admin_operations import ADMIN_OPERATIONS
@@ -81,6 +83,8 @@ def make_app(mesh: Mesh, flights: Flights, settings: GatewaySettings, access: Ac
         *ResponseRoutes(generations, flights, settings, seal).routes,
         *MessagesRoutes(generations, flights, settings, seal).routes,
         *EmbeddingRoutes(embedder, settings).routes,
+        *LlamaRoutes(generations, flights, settings).routes,
+        *OllamaRoutes(generations, flights, settings, embedder).routes,
         *StreamRoutes(flights).routes,
         *TokenizeRoutes(generations, settings).routes,
         *PromptRoutes(mesh.bus, mesh.registry, generations, settings).routes,

@@ -90,6 +90,7 @@ class QuerySpec(msgspec.Struct, frozen=True):
 
 class Operation(msgspec.Struct, frozen=True):
     """A method of a path. ``events`` are the types of a stream's events; with ``done`` the last event is ``[DONE]``.
+    ``lines`` are the types of the lines of a stream of JSON.
 
     ``answer`` is a type, or a tuple of several; ``error`` has those of errors.
     ``empty`` describes the answer 204, if there is one. A ``page`` is answered with HTML, or with 304.
@@ -101,6 +102,7 @@ class Operation(msgspec.Struct, frozen=True):
     headers: Mapping[str, Any] = {}
     answer: Any = None
     events: tuple[Any, ...] = ()
+    lines: tuple[Any, ...] = ()
     done: bool = False
     text: bool = False
     page: bool = False
@@ -169,7 +171,12 @@ _TOKENIZE = Operation(
         {"prompt": "def f("},
         {"messages": MESSAGES},
         rules=(
-            one_of("prompt", "messages"),
+            {
+                "anyOf": [
+                    one_of("prompt", "messages"),
+                    {"required": ["content"], "properties": {"content": {"type": "string"}}},
+                ]
+            },
             only_with("tools", None, "messages", SOME),
             only_with("add_generation_prompt", None, "messages", SOME),
             only_with("add_special_tokens", False, "prompt", {"type": "string"}),
