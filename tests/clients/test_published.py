@@ -14,7 +14,7 @@ from tests.gateway.streaming import Gateway
 
 HERE = Path(__file__).parent
 ENVIRONMENTS = HERE.parents[1] / ".venv-clients"
-ELSEWHERE = dict.fromkeys(("instructor", "langchain", "litellm"), "openai2") | {
+ELSEWHERE = dict.fromkeys(("instructor", "langchain", "litellm", "ollama"), "openai2") | {
     each: each for each in ("llama_index", "lm_eval")
 }
 """Environments of packages that do not go with the others."""
@@ -43,6 +43,7 @@ def run(*command: str | Path, gateway: Gateway, **given: str) -> None:
         "llama_index",
         "llm",
         "lm_eval",
+        "ollama",
         "pydantic_ai",
         "smolagents",
     ],

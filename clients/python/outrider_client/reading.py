@@ -108,7 +108,7 @@ class ChunkReading(Reading[Chunk]):
         """Whether a gateway answered with a stream, or with 204 for a stream without further events."""
         if response.status_code != 204 and not is_stream(response):
             return False
-        self.id = self.id or response.headers.get("x-request-id", "")
+        self.id = self.id or _request_id(response)
         self.done = response.status_code == 204
         return True
 
@@ -164,7 +164,7 @@ class ResponseReading(Reading[ResponseEvent]):
         """Whether a gateway answered with a stream."""
         if not is_stream(response):
             return False
-        self.id = self.id or f"resp_{response.headers.get('x-request-id', '')}"
+        self.id = self.id or f"resp_{_request_id(response)}"
         self._has_events = False
         return True
 
@@ -184,3 +184,9 @@ class ResponseReading(Reading[ResponseEvent]):
         item = decoded(event.data, ResponseEvent)
         self.sequence_number, self.done = item.sequence_number, item.type in _LAST
         return item
+
+
+def _request_id(response: httpx.Response) -> str:
+    """The gateway's own id of a request, whichever id a proxy gave it."""
+    own = response.headers.get("x-outrider-request-id")
+    return str(own or response.headers.get("x-request-id", ""))

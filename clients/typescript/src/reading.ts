@@ -39,7 +39,8 @@ export class Reading implements Place, Source<Chunk> {
 
   /** Takes a gateway's answer; drops an incomplete event of the last connection. */
   connected(response: Response): void {
-    this.id ||= response.headers.get("x-request-id") ?? "";
+    const { headers } = response;
+    this.id ||= headers.get("x-outrider-request-id") ?? headers.get("x-request-id") ?? "";
     this.done = response.status === 204;
     this.#parser = new Parser();
   }

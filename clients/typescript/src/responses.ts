@@ -149,7 +149,8 @@ export class ResponseReading implements Source<ResponseEvent> {
   }
 
   connected(response: Response): void {
-    const request = response.headers.get("x-request-id");
+    const { headers } = response;
+    const request = headers.get("x-outrider-request-id") ?? headers.get("x-request-id");
     if (request !== null) this.id ||= `resp_${request}`;
     [this.#parser, this.#hasEvents] = [new Parser(), false];
   }

@@ -18,6 +18,7 @@ from outrider.engine.logits.grammar import Grammars
 from outrider.engine.logs import get_logger
 from outrider.engine.models.config import ModelConfig
 from outrider.engine.models.llama import LlamaModel, ModelError
+from outrider.engine.models.pooling import pooling_of
 from outrider.engine.models.threads import use_threads
 from outrider.engine.pages.page_budget import LEAST_ROOM, page_count
 from outrider.engine.pages.page_table import PageTable
@@ -155,7 +156,8 @@ class Target:
         drafters = make_drafters(settings, tokenizer.fingerprint, model)
         names = {*remote_names(), *(drafter.name for drafter in drafters)}
         ends = frozenset(token for token in tokenizer.eos_token_ids if token < config.vocab_size)
-        model_limits = ModelLimits(config.vocab_size, config.context_length, ends, names)
+        pooling = pooling_of(directory)
+        model_limits = ModelLimits(config.vocab_size, config.context_length, ends, names, pooling)
         with alone or nullcontext():
             count = page_count(model, settings)
             room = _room(model, settings, count)

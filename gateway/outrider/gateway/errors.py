@@ -135,6 +135,17 @@ class MessagesErrorAnswer(msgspec.Struct, frozen=True, tag_field="type", tag="er
     request_id: str
 
 
+class OllamaErrorAnswer(msgspec.Struct, frozen=True):
+    """The answer to a failed request in Ollama's form, and the last line of a failed stream."""
+
+    error: str
+
+
+def is_of_ollama(path: str) -> bool:
+    """Whether a request for ``path`` expects answers in Ollama's form."""
+    return path.startswith("/api/")
+
+
 def is_of_messages(path: str, headers: Iterable[tuple[bytes, bytes]]) -> bool:
     """Whether a request for ``path`` expects answers in Anthropic's form."""
     if path == _MESSAGES or path.startswith(f"{_MESSAGES}/"):

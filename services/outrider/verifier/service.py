@@ -158,6 +158,7 @@ class VerifierService(Service):
         engine, target = self._engine, self._target
         return {
             "heartbeats": True,
+            "embeddings": True,
             "batches": True,
             "model": target.name,
             "vocabulary": target.tokenizer.fingerprint,

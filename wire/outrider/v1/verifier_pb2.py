@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from outrider.v1 import sampling_pb2 as outrider_dot_v1_dot_sampling__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aoutrider/v1/verifier.proto\x12\x0boutrider.v1\x1a\x1aoutrider/v1/sampling.proto\"\xa8\x03\n\rSubmitRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x0e\n\x06prompt\x18\x03 \x01(\x0c\x12\x0f\n\x07\x65mitted\x18\x04 \x01(\x0c\x12-\n\x08sampling\x18\x05 \x01(\x0b\x32\x1b.outrider.v1.SamplingParams\x12-\n\x0bspeculation\x18\x06 \x01(\x0b\x32\x18.outrider.v1.Speculation\x12\x10\n\x08priority\x18\x07 \x01(\x05\x12\x13\n\x06weight\x18\x08 \x01(\x01H\x00\x88\x01\x01\x12\x10\n\x08lease_ms\x18\t \x01(\x05\x12\x0f\n\x07ttft_ms\x18\n \x01(\x05\x12\x12\n\ntimeout_ms\x18\x0b \x01(\x05\x12\x11\n\tstream_id\x18\x14 \x01(\t\x12\x0e\n\x06record\x18\x15 \x01(\x0c\x12\x10\n\x08\x66iltered\x18\x16 \x01(\x08\x12\x11\n\tresidency\x18\x17 \x03(\t\x12\x0e\n\x06reader\x18\x18 \x01(\t\x12\x0b\n\x03tag\x18\x19 \x01(\x04\x12\x12\n\nprediction\x18\x1a \x01(\x0c\x12\x12\n\ncache_salt\x18\x1b \x01(\tB\t\n\x07_weight\"R\n\x0eSubmitResponse\x12\x14\n\x0cqueued_ahead\x18\x01 \x01(\x05\x12\x10\n\x08instance\x18\x02 \x01(\t\x12\x18\n\x10\x65xpected_ttft_ms\x18\x03 \x01(\x05\"C\n\rCancelRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0e\n\x06\x66orget\x18\x14 \x01(\x08\"#\n\x0e\x43\x61ncelResponse\x12\x11\n\tcancelled\x18\x01 \x01(\x08\"G\n\x0cRenewRequest\x12\x13\n\x0brequest_ids\x18\x01 \x03(\t\x12\x10\n\x08lease_ms\x18\x02 \x01(\x05\x12\x10\n\x08recorded\x18\x14 \x03(\t\"\x0f\n\rRenewResponse\"]\n\rFollowRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x12\n\nfrom_index\x18\x02 \x01(\x05\x12\x14\n\x0cheartbeat_ms\x18\x03 \x01(\x05\x12\x0e\n\x06so_far\x18\x14 \x01(\x08\"-\n\x0e\x46ollowResponse\x12\r\n\x05\x66rame\x18\x01 \x01(\x0c\x12\x0c\n\x04held\x18\x02 \x01(\x08\"2\n\rRecallRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x11\n\tstream_id\x18\x02 \x01(\t\"@\n\x0eRecallResponse\x12.\n\x08requests\x18\x01 \x03(\x0b\x32\x1c.outrider.v1.RecalledRequest\"\xb4\x01\n\x0fRecalledRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07running\x18\x02 \x01(\x08\x12\x0e\n\x06record\x18\x03 \x01(\x0c\x12\x0e\n\x06prompt\x18\x04 \x01(\x0c\x12-\n\x08sampling\x18\x05 \x01(\x0b\x32\x1b.outrider.v1.SamplingParams\x12-\n\x0bspeculation\x18\x06 \x01(\x0b\x32\x18.outrider.v1.Speculation\"\x1d\n\x0cPagesRequest\x12\r\n\x05\x65poch\x18\x01 \x01(\t\"K\n\rPagesResponse\x12\r\n\x05\x65poch\x18\x01 \x01(\t\x12\x0e\n\x06number\x18\x02 \x01(\x03\x12\x0c\n\x04\x66ull\x18\x03 \x01(\x08\x12\r\n\x05pages\x18\x04 \x01(\x0c\"\x11\n\x0f\x44\x65scribeRequest\"\xc0\x01\n\x10\x44\x65scribeResponse\x12\r\n\x05model\x18\x01 \x01(\t\x12\x12\n\nvocabulary\x18\x02 \x01(\t\x12\x16\n\x0e\x63ontext_length\x18\x03 \x01(\x05\x12\x17\n\x0fvocabulary_size\x18\x04 \x01(\x05\x12\r\n\x05\x64type\x18\x05 \x01(\t\x12\x13\n\x0b\x64\x65terminism\x18\x06 \x01(\t\x12\r\n\x05pages\x18\x07 \x01(\x05\x12\x12\n\nfree_pages\x18\x08 \x01(\x05\x12\x11\n\tpage_size\x18\t \x01(\x05\x32\xe1\x03\n\x08Verifier\x12\x41\n\x06Submit\x12\x1a.outrider.v1.SubmitRequest\x1a\x1b.outrider.v1.SubmitResponse\x12\x41\n\x06\x43\x61ncel\x12\x1a.outrider.v1.CancelRequest\x1a\x1b.outrider.v1.CancelResponse\x12>\n\x05Renew\x12\x19.outrider.v1.RenewRequest\x1a\x1a.outrider.v1.RenewResponse\x12\x43\n\x06\x46ollow\x12\x1a.outrider.v1.FollowRequest\x1a\x1b.outrider.v1.FollowResponse0\x01\x12\x41\n\x06Recall\x12\x1a.outrider.v1.RecallRequest\x1a\x1b.outrider.v1.RecallResponse\x12G\n\x08\x44\x65scribe\x12\x1c.outrider.v1.DescribeRequest\x1a\x1d.outrider.v1.DescribeResponse\x12>\n\x05Pages\x12\x19.outrider.v1.PagesRequest\x1a\x1a.outrider.v1.PagesResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aoutrider/v1/verifier.proto\x12\x0boutrider.v1\x1a\x1aoutrider/v1/sampling.proto\"\xb7\x03\n\rSubmitRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x0e\n\x06prompt\x18\x03 \x01(\x0c\x12\x0f\n\x07\x65mitted\x18\x04 \x01(\x0c\x12-\n\x08sampling\x18\x05 \x01(\x0b\x32\x1b.outrider.v1.SamplingParams\x12-\n\x0bspeculation\x18\x06 \x01(\x0b\x32\x18.outrider.v1.Speculation\x12\x10\n\x08priority\x18\x07 \x01(\x05\x12\x13\n\x06weight\x18\x08 \x01(\x01H\x00\x88\x01\x01\x12\x10\n\x08lease_ms\x18\t \x01(\x05\x12\x0f\n\x07ttft_ms\x18\n \x01(\x05\x12\x12\n\ntimeout_ms\x18\x0b \x01(\x05\x12\x11\n\tstream_id\x18\x14 \x01(\t\x12\x0e\n\x06record\x18\x15 \x01(\x0c\x12\x10\n\x08\x66iltered\x18\x16 \x01(\x08\x12\x11\n\tresidency\x18\x17 \x03(\t\x12\x0e\n\x06reader\x18\x18 \x01(\t\x12\x0b\n\x03tag\x18\x19 \x01(\x04\x12\x12\n\nprediction\x18\x1a \x01(\x0c\x12\x12\n\ncache_salt\x18\x1b \x01(\t\x12\r\n\x05\x65mbed\x18\x1c \x01(\x08\x42\t\n\x07_weight\"R\n\x0eSubmitResponse\x12\x14\n\x0cqueued_ahead\x18\x01 \x01(\x05\x12\x10\n\x08instance\x18\x02 \x01(\t\x12\x18\n\x10\x65xpected_ttft_ms\x18\x03 \x01(\x05\"C\n\rCancelRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0e\n\x06\x66orget\x18\x14 \x01(\x08\"#\n\x0e\x43\x61ncelResponse\x12\x11\n\tcancelled\x18\x01 \x01(\x08\"G\n\x0cRenewRequest\x12\x13\n\x0brequest_ids\x18\x01 \x03(\t\x12\x10\n\x08lease_ms\x18\x02 \x01(\x05\x12\x10\n\x08recorded\x18\x14 \x03(\t\"\x0f\n\rRenewResponse\"]\n\rFollowRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x12\n\nfrom_index\x18\x02 \x01(\x05\x12\x14\n\x0cheartbeat_ms\x18\x03 \x01(\x05\x12\x0e\n\x06so_far\x18\x14 \x01(\x08\"-\n\x0e\x46ollowResponse\x12\r\n\x05\x66rame\x18\x01 \x01(\x0c\x12\x0c\n\x04held\x18\x02 \x01(\x08\"2\n\rRecallRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x11\n\tstream_id\x18\x02 \x01(\t\"@\n\x0eRecallResponse\x12.\n\x08requests\x18\x01 \x03(\x0b\x32\x1c.outrider.v1.RecalledRequest\"\xb4\x01\n\x0fRecalledRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07running\x18\x02 \x01(\x08\x12\x0e\n\x06record\x18\x03 \x01(\x0c\x12\x0e\n\x06prompt\x18\x04 \x01(\x0c\x12-\n\x08sampling\x18\x05 \x01(\x0b\x32\x1b.outrider.v1.SamplingParams\x12-\n\x0bspeculation\x18\x06 \x01(\x0b\x32\x18.outrider.v1.Speculation\"\x1d\n\x0cPagesRequest\x12\r\n\x05\x65poch\x18\x01 \x01(\t\"K\n\rPagesResponse\x12\r\n\x05\x65poch\x18\x01 \x01(\t\x12\x0e\n\x06number\x18\x02 \x01(\x03\x12\x0c\n\x04\x66ull\x18\x03 \x01(\x08\x12\r\n\x05pages\x18\x04 \x01(\x0c\"\x11\n\x0f\x44\x65scribeRequest\"\xc0\x01\n\x10\x44\x65scribeResponse\x12\r\n\x05model\x18\x01 \x01(\t\x12\x12\n\nvocabulary\x18\x02 \x01(\t\x12\x16\n\x0e\x63ontext_length\x18\x03 \x01(\x05\x12\x17\n\x0fvocabulary_size\x18\x04 \x01(\x05\x12\r\n\x05\x64type\x18\x05 \x01(\t\x12\x13\n\x0b\x64\x65terminism\x18\x06 \x01(\t\x12\r\n\x05pages\x18\x07 \x01(\x05\x12\x12\n\nfree_pages\x18\x08 \x01(\x05\x12\x11\n\tpage_size\x18\t \x01(\x05\x32\xe1\x03\n\x08Verifier\x12\x41\n\x06Submit\x12\x1a.outrider.v1.SubmitRequest\x1a\x1b.outrider.v1.SubmitResponse\x12\x41\n\x06\x43\x61ncel\x12\x1a.outrider.v1.CancelRequest\x1a\x1b.outrider.v1.CancelResponse\x12>\n\x05Renew\x12\x19.outrider.v1.RenewRequest\x1a\x1a.outrider.v1.RenewResponse\x12\x43\n\x06\x46ollow\x12\x1a.outrider.v1.FollowRequest\x1a\x1b.outrider.v1.FollowResponse0\x01\x12\x41\n\x06Recall\x12\x1a.outrider.v1.RecallRequest\x1a\x1b.outrider.v1.RecallResponse\x12G\n\x08\x44\x65scribe\x12\x1c.outrider.v1.DescribeRequest\x1a\x1d.outrider.v1.DescribeResponse\x12>\n\x05Pages\x12\x19.outrider.v1.PagesRequest\x1a\x1a.outrider.v1.PagesResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,35 +33,35 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'outrider.v1.verifier_pb2', 
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_SUBMITREQUEST']._serialized_start=72
-  _globals['_SUBMITREQUEST']._serialized_end=496
-  _globals['_SUBMITRESPONSE']._serialized_start=498
-  _globals['_SUBMITRESPONSE']._serialized_end=580
-  _globals['_CANCELREQUEST']._serialized_start=582
-  _globals['_CANCELREQUEST']._serialized_end=649
-  _globals['_CANCELRESPONSE']._serialized_start=651
-  _globals['_CANCELRESPONSE']._serialized_end=686
-  _globals['_RENEWREQUEST']._serialized_start=688
-  _globals['_RENEWREQUEST']._serialized_end=759
-  _globals['_RENEWRESPONSE']._serialized_start=761
-  _globals['_RENEWRESPONSE']._serialized_end=776
-  _globals['_FOLLOWREQUEST']._serialized_start=778
-  _globals['_FOLLOWREQUEST']._serialized_end=871
-  _globals['_FOLLOWRESPONSE']._serialized_start=873
-  _globals['_FOLLOWRESPONSE']._serialized_end=918
-  _globals['_RECALLREQUEST']._serialized_start=920
-  _globals['_RECALLREQUEST']._serialized_end=970
-  _globals['_RECALLRESPONSE']._serialized_start=972
-  _globals['_RECALLRESPONSE']._serialized_end=1036
-  _globals['_RECALLEDREQUEST']._serialized_start=1039
-  _globals['_RECALLEDREQUEST']._serialized_end=1219
-  _globals['_PAGESREQUEST']._serialized_start=1221
-  _globals['_PAGESREQUEST']._serialized_end=1250
-  _globals['_PAGESRESPONSE']._serialized_start=1252
-  _globals['_PAGESRESPONSE']._serialized_end=1327
-  _globals['_DESCRIBEREQUEST']._serialized_start=1329
-  _globals['_DESCRIBEREQUEST']._serialized_end=1346
-  _globals['_DESCRIBERESPONSE']._serialized_start=1349
-  _globals['_DESCRIBERESPONSE']._serialized_end=1541
-  _globals['_VERIFIER']._serialized_start=1544
-  _globals['_VERIFIER']._serialized_end=2025
+  _globals['_SUBMITREQUEST']._serialized_end=511
+  _globals['_SUBMITRESPONSE']._serialized_start=513
+  _globals['_SUBMITRESPONSE']._serialized_end=595
+  _globals['_CANCELREQUEST']._serialized_start=597
+  _globals['_CANCELREQUEST']._serialized_end=664
+  _globals['_CANCELRESPONSE']._serialized_start=666
+  _globals['_CANCELRESPONSE']._serialized_end=701
+  _globals['_RENEWREQUEST']._serialized_start=703
+  _globals['_RENEWREQUEST']._serialized_end=774
+  _globals['_RENEWRESPONSE']._serialized_start=776
+  _globals['_RENEWRESPONSE']._serialized_end=791
+  _globals['_FOLLOWREQUEST']._serialized_start=793
+  _globals['_FOLLOWREQUEST']._serialized_end=886
+  _globals['_FOLLOWRESPONSE']._serialized_start=888
+  _globals['_FOLLOWRESPONSE']._serialized_end=933
+  _globals['_RECALLREQUEST']._serialized_start=935
+  _globals['_RECALLREQUEST']._serialized_end=985
+  _globals['_RECALLRESPONSE']._serialized_start=987
+  _globals['_RECALLRESPONSE']._serialized_end=1051
+  _globals['_RECALLEDREQUEST']._serialized_start=1054
+  _globals['_RECALLEDREQUEST']._serialized_end=1234
+  _globals['_PAGESREQUEST']._serialized_start=1236
+  _globals['_PAGESREQUEST']._serialized_end=1265
+  _globals['_PAGESRESPONSE']._serialized_start=1267
+  _globals['_PAGESRESPONSE']._serialized_end=1342
+  _globals['_DESCRIBEREQUEST']._serialized_start=1344
+  _globals['_DESCRIBEREQUEST']._serialized_end=1361
+  _globals['_DESCRIBERESPONSE']._serialized_start=1364
+  _globals['_DESCRIBERESPONSE']._serialized_end=1556
+  _globals['_VERIFIER']._serialized_start=1559
+  _globals['_VERIFIER']._serialized_end=2040
 # @@protoc_insertion_point(module_scope)

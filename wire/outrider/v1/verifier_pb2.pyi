@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class SubmitRequest(_message.Message):
-    __slots__ = ("request_id", "tenant", "prompt", "emitted", "sampling", "speculation", "priority", "weight", "lease_ms", "ttft_ms", "timeout_ms", "stream_id", "record", "filtered", "residency", "reader", "tag", "prediction", "cache_salt")
+    __slots__ = ("request_id", "tenant", "prompt", "emitted", "sampling", "speculation", "priority", "weight", "lease_ms", "ttft_ms", "timeout_ms", "stream_id", "record", "filtered", "residency", "reader", "tag", "prediction", "cache_salt", "embed")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     TENANT_FIELD_NUMBER: _ClassVar[int]
     PROMPT_FIELD_NUMBER: _ClassVar[int]
@@ -28,6 +28,7 @@ class SubmitRequest(_message.Message):
     TAG_FIELD_NUMBER: _ClassVar[int]
     PREDICTION_FIELD_NUMBER: _ClassVar[int]
     CACHE_SALT_FIELD_NUMBER: _ClassVar[int]
+    EMBED_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     tenant: str
     prompt: bytes
@@ -47,7 +48,8 @@ class SubmitRequest(_message.Message):
     tag: int
     prediction: bytes
     cache_salt: str
-    def __init__(self, request_id: _Optional[str] = ..., tenant: _Optional[str] = ..., prompt: _Optional[bytes] = ..., emitted: _Optional[bytes] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., speculation: _Optional[_Union[_sampling_pb2.Speculation, _Mapping]] = ..., priority: _Optional[int] = ..., weight: _Optional[float] = ..., lease_ms: _Optional[int] = ..., ttft_ms: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., stream_id: _Optional[str] = ..., record: _Optional[bytes] = ..., filtered: _Optional[bool] = ..., residency: _Optional[_Iterable[str]] = ..., reader: _Optional[str] = ..., tag: _Optional[int] = ..., prediction: _Optional[bytes] = ..., cache_salt: _Optional[str] = ...) -> None: ...
+    embed: bool
+    def __init__(self, request_id: _Optional[str] = ..., tenant: _Optional[str] = ..., prompt: _Optional[bytes] = ..., emitted: _Optional[bytes] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., speculation: _Optional[_Union[_sampling_pb2.Speculation, _Mapping]] = ..., priority: _Optional[int] = ..., weight: _Optional[float] = ..., lease_ms: _Optional[int] = ..., ttft_ms: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., stream_id: _Optional[str] = ..., record: _Optional[bytes] = ..., filtered: _Optional[bool] = ..., residency: _Optional[_Iterable[str]] = ..., reader: _Optional[str] = ..., tag: _Optional[int] = ..., prediction: _Optional[bytes] = ..., cache_salt: _Optional[str] = ..., embed: _Optional[bool] = ...) -> None: ...
 
 class SubmitResponse(_message.Message):
     __slots__ = ("queued_ahead", "instance", "expected_ttft_ms")

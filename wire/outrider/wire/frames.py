@@ -113,7 +113,8 @@ class Frame(msgspec.Struct, array_like=True, frozen=True):
     frames were joined. ``stop`` is the stop string that ended the answer, on the last frame.
 
     The first ``thought`` of the tokens belong to a thought in front of the answer, and so do their texts; its marks
-    have no text.
+    have no text. ``embedding`` is that of the prompt where it is all that was asked for: little-endian float32
+    [hidden_size] of length 1, in the only frame.
 
     In a filtered answer, ``texts[i]`` is what the filters let pass once they have read ``tokens[i]``, and ids are
     `WITHHELD`. Its last frame may hold a text behind those of its tokens. ``finish`` is ``Finish.FILTERED`` where a
@@ -133,6 +134,7 @@ class Frame(msgspec.Struct, array_like=True, frozen=True):
     drafts: list[Draft] | None = None
     thought: int = 0
     stop: str | None = None
+    embedding: bytes | None = None
 
 
 BATCH_BYTES = 512 << 10

@@ -18,7 +18,10 @@ from outrider.engine.speculation.acceptance.accept import AcceptedPath, walk
 from outrider.engine.speculation.drafters.states import States
 from outrider.engine.speculation.policy.guessing import Guessing
 from outrider.engine.speculation.trees.tree import PREDICTION
+from torch import Tensor
+from torch.nn.functional import normalize
 
+_NO_NUMBERS = "the target's states are not numbers"
 _NO_TOKEN = "the request's own rules (bad_words, min_tokens, allowed_token_ids, a grammar) leave no token to go on with"
 
 
@@ -67,6 +70,9 @@ class Committer:
     def _apply(self, work: Work, drawn: DrawnRows) -> list[int] | None:
         """See `commit`; returns the rows of a tree that were accepted, None for a chunk of prompt."""
         sequence, guesses = work.sequence, work.guesses
+        if drawn.pooled is not None:
+            self._embed(sequence, len(work.tokens), drawn.pooled)
+            return None
         if sequence.echoed < len(sequence.request.prompt):
             self._echo(work, drawn.prompt)
         if guesses is None:
@@ -86,6 +92,25 @@ class Committer:
             self._scheduler.commit(sequence, cached)
             self._cache.offer(sequence)
         return accepted.rows
+
+    def _embed(self, sequence: Sequence, rows: int, pooled: Tensor) -> None:
+        """Adds ``rows`` of a text, pooled to [hidden_size], to its embedding; the last ones end the request.
+
+        A preempted text begins anew.
+        """
+        before = sequence.pooled if sequence.cached and sequence.request.pooling == "mean" else None
+        sequence.pooled = pooled if before is None else before + pooled
+        self._scheduler.commit(sequence, sequence.cached + rows)
+        self._cache.offer(sequence)
+        if sequence.pending:
+            return
+        self._on_first_token(sequence)
+        output, vector = self._roster.answer(sequence).output([], [], []), normalize(sequence.pooled, dim=0)
+        if not vector.isfinite().all():
+            self.end(sequence, Finish.ERROR, output, _NO_NUMBERS)
+            return
+        output.embedding = vector.cpu().numpy().astype("<f4").tobytes()
+        self.end(sequence, Finish.STOP, output)
 
     def _show(self, sequence: Sequence, start: int, states: States) -> None:
         """Passes ``states`` of tokens from ``start`` on to drafters, without those that drafters have already.

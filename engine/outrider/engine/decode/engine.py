@@ -259,12 +259,13 @@ class Engine:
 
     def _works(self, plan: Plan, trees: Seq[MergedTree]) -> list[Work]:
         works = [
-            Work(sequence, [sequence.tokens[-1], *tree.tokens], tree, True)
+            Work(sequence, [sequence.tokens[-1], *tree.tokens], tree, sequence.request.pooling is None)
             for sequence, tree in zip(plan.decoding, trees, strict=True)
         ]
         for sequence, rows in plan.prefilling:
             chunk = sequence.tokens[sequence.cached : sequence.cached + rows]
-            works.append(Work(sequence, chunk, None, rows == sequence.pending))
+            draws = rows == sequence.pending and sequence.request.pooling is None
+            works.append(Work(sequence, chunk, None, draws))
         return works
 
     def _fail(self, sequence: Sequence, error: Exception) -> None:

@@ -49,7 +49,8 @@ class Work(NamedTuple):
         sequence: the sequence.
         tokens: ids of the rows; the first is the sequence's first pending token.
         guesses: the tree behind the only pending token, its nodes on rows 1 and up; None for a chunk of prompt.
-        draws: whether tokens are drawn: at every row of a tree, at the last row of the last chunk of a prompt.
+        draws: whether tokens are drawn: at every row of a tree, at the last row of the last chunk of a prompt; never
+            for an embedding.
     """
 
     sequence: Sequence
@@ -67,12 +68,14 @@ class DrawnRows:
         logits: the target's logits at those rows, float32 [n, V]; None unless the request asks for log-probabilities.
         prompt: scores of the prompt's tokens that follow the rows, if the request asks for them.
         states: states of all rows, if the step was to keep some.
+        pooled: for an embedding, the last row's state or the sum of all rows', float64 [hidden_size].
     """
 
     tokens: list[int] = field(default_factory=list)
     logits: Tensor | None = None
     prompt: list[Score] = field(default_factory=list)
     states: States | None = None
+    pooled: Tensor | None = None
 
 
 @dataclass(slots=True)
@@ -109,6 +112,8 @@ class Runner:
         results = [DrawnRows(prompt=prompt) for prompt in self._score(hidden, works)]
         if states is not None:
             _share(results, works, States(layers, states))
+        if any(work.sequence.request.pooling for work in works):
+            _pool(results, works, hidden)
         counts = [_draw_count(work) for work in works]
         drawn_at = forwarded_at = time.perf_counter()
         if any(counts):
@@ -267,6 +272,16 @@ def _share(results: Seq[DrawnRows], works: Seq[Work], states: States) -> None:
     for work, result in zip(works, results, strict=True):
         end = start + len(work.tokens)
         result.states, start = states.at(slice(start, end)), end
+
+
+def _pool(results: Seq[DrawnRows], works: Seq[Work], hidden: Tensor) -> None:
+    """Gives each result of a sequence that is embedded its part of the states [rows, hidden_size]."""
+    start = 0
+    for work, result in zip(works, results, strict=True):
+        end, pooling = start + len(work.tokens), work.sequence.request.pooling
+        if pooling is not None:
+            result.pooled = hidden[end - 1 if pooling == "last" else start : end].double().sum(0)
+        start = end
 
 
 def _fill(results: Seq[DrawnRows], works: Seq[Work], counts: Seq[int], logits: Tensor, drawn: list[int]) -> None:

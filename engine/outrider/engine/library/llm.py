@@ -11,7 +11,10 @@ from itertools import count
 from os import PathLike
 from typing import Any, Self, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
 from outrider.engine.errors import RequestError, SettingsError
+from outrider.engine.library.embeddings import embeddings
 from outrider.engine.library.loading import engine_settings
 from outrider.engine.library.prompts import (
     Message,
@@ -30,7 +33,8 @@ from outrider.engine.library.streams import Asked, AsyncStream, Stream
 from outrider.engine.logits.deep_threads import in_deep_thread
 from outrider.engine.logits.grammar import Grammar
 from outrider.engine.needs import need
-from outrider.engine.requests.parameters import GrammarText, Thought
+from outrider.engine.requests import parameters
+from outrider.engine.requests.parameters import GrammarText, Speculation, Thought
 from outrider.engine.target import Target
 from outrider.engine.text import Tokenizer
 from outrider.engine.text.errors import TextError
@@ -143,6 +147,16 @@ class LLM:
         """
         return self._results(listed_chats(messages), params, partial(self._asked_chat, tools, variables))
 
+    def embed(self, texts: Prompt | Sequence[Prompt]) -> NDArray[np.float32]:
+        """The embeddings of texts, or of lists of token ids: float32 [texts, hidden_size], each of length 1.
+
+        Raises:
+            RequestError: a text is not allowed; nothing was embedded.
+            EngineStopped: the engine has ended.
+        """
+        self._engine.check()
+        return embeddings(self._asked_embedding, listed_prompts(texts), self._target.runner.model.config.hidden_size)
+
     def stream(self, prompt: Prompt, params: SamplingParams | None = None) -> Stream:
         """The answer to one prompt as it grows; raises as `generate`."""
         return Stream(self._asked(prompt, params))
@@ -241,19 +255,24 @@ class LLM:
         if params.thinking_budget is not None and marks is None:
             why = "needs a chat with a model that marks its thoughts: see the argument reasoning of LLM"
             raise RequestError(f"thinking_budget {why}", param="thinking_budget")
-        parameters = params.for_engine(seed, partial(word_ids, self.tokenizer), marks)
-        grammar = None if parameters.grammar is None else self._grammar(parameters.grammar)
+        sampling = params.for_engine(seed, partial(word_ids, self.tokenizer), marks)
+        grammar = None if sampling.grammar is None else self._grammar(sampling.grammar)
         request = self._limits.request(
             str(next(self._numbers)),
             _TENANT,
             prompt,
-            parameters,
+            sampling,
             params.for_drafters(),
             prediction=predicted_ids(self.tokenizer, params.prediction),
             grammar=grammar,
-            thinking=None if parameters.thought is None else self._target.tracker(parameters.thought),
+            thinking=None if sampling.thought is None else self._target.tracker(sampling.thought),
         )
-        return Asked(request, parameters.seed, params.return_drafts, self._engine, self)
+        return Asked(request, sampling.seed, params.return_drafts, self._engine, self)
+
+    def _asked_embedding(self, text: Prompt) -> Asked:
+        ids, name = prompt_ids(self.tokenizer, text), str(next(self._numbers))
+        request = self._limits.request(name, _TENANT, ids, parameters.SamplingParams(), Speculation(), embeds=True)
+        return Asked(request, 0, False, self._engine, self)
 
     def _grammar(self, source: GrammarText) -> Grammar:
         """The compiled grammar, compiled in a thread whose stack is deep enough."""

@@ -56,6 +56,10 @@ class _Answer:
             self.ended = True
             self._asked.engine.leave(self._asked.request.id)
 
+    @property
+    def last(self) -> Output:
+        return self._outputs[-1]
+
     def result(self) -> Result:
         asked = self._asked
         return Result.of(asked.request.prompt, asked.seed, self._outputs, drafts=asked.drafts)
@@ -82,6 +86,12 @@ class Stream(Iterator[Increment]):
         for _ in self:
             pass
         return self._answer.result()
+
+    def last(self) -> Output:
+        """Reads to the end; the engine's last output."""
+        for _ in self:
+            pass
+        return self._answer.last
 
     def close(self) -> None:
         """Ends the request; `result` is then what was read."""

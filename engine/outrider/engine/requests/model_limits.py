@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from outrider.engine.errors import RequestError
+from outrider.engine.models.pooling import Pooling
 from outrider.engine.requests.parameters import SamplingParams, Speculation, Thought
 from outrider.engine.requests.sequence import Request
 from outrider.engine.sampling import Sampling
@@ -22,12 +23,14 @@ class ModelLimits:
         context_length: most tokens of prompt and answer together.
         eos_ids: the model's end-of-text ids.
         drafters: names of the drafters that a request may name.
+        pooling: makes embeddings.
     """
 
     vocabulary_size: int
     context_length: int
     eos_ids: frozenset[int]
     drafters: AbstractSet[str]
+    pooling: Pooling = "last"
 
     def request(
         self,
@@ -38,17 +41,22 @@ class ModelLimits:
         speculation: Speculation,
         emitted: Sequence[int] = (),
         prediction: Sequence[int] = (),
+        *,
+        embeds: bool = False,
         **more: Any,
     ) -> Request:
-        """The checked request; ``more`` are further fields of `Request`.
+        """The checked request; ``more`` are further fields of `Request`. One that ``embeds`` wants no answer.
 
         A grammar has to be compiled elsewhere and put into the request.
 
         Raises:
             RequestError: a parameter is not allowed; the error names it, and what is allowed.
         """
+        if embeds:
+            parameters, speculation = SamplingParams(temperature=0.0, max_tokens=0), Speculation(off=True)
         room = self._check_tokens(prompt, emitted, 0 if parameters.max_tokens == 0 else 1)
         max_tokens = room if parameters.max_tokens is None else min(parameters.max_tokens, room)
+        check(parameters.max_tokens != 0 or parameters.echo or embeds, "max_tokens", "must be at least 1, not 0")
         _check_ends(parameters, max_tokens)
         self._check_ids(parameters)
         self._check_drafters(speculation)
@@ -66,6 +74,7 @@ class ModelLimits:
             parameters=parameters,
             speculation=speculation,
             prediction=list(prediction),
+            pooling=self.pooling if embeds else None,
             **more,
         )
 
@@ -123,7 +132,6 @@ def check(holds: object, param: str, why: str) -> None:
 
 def _check_ends(parameters: SamplingParams, max_tokens: int) -> None:
     """Checks how short and how long the answer may be; ``max_tokens`` is what the context has room for."""
-    check(parameters.max_tokens != 0 or parameters.echo, "max_tokens", "must be at least 1, not 0")
     check(
         parameters.min_tokens <= max_tokens,
         "min_tokens",

@@ -94,7 +94,8 @@ class Output:
     computed), ``error`` says why the engine ended the request. ``likelihoods`` has one for each of ``tokens`` where
     they were asked for, ``drafts`` the tree of the step that decided ``tokens``, without nodes where nothing was
     guessed. The first ``thought`` of the tokens belong to a thought in front of the answer, and so do their texts.
-    ``stop`` is the stop string that ended the answer, on the last output.
+    ``stop`` is the stop string that ended the answer, on the last output. ``embedding`` is on the only output of a
+    request that embeds its prompt: little-endian float32 [hidden_size] of length 1.
     """
 
     request: str
@@ -109,3 +110,4 @@ class Output:
     drafts: list[Draft] | None = None
     thought: int = 0
     stop: str | None = None
+    embedding: bytes | None = None

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from outrider.engine.logits.edits import History, Rule, edits
 from outrider.engine.logits.grammar import Grammar, Guide
+from outrider.engine.models.pooling import Pooling
 from outrider.engine.requests.output import Finish, Usage
 from outrider.engine.requests.parameters import SamplingParams, Speculation
 from outrider.engine.sampling import Dice, Sampling
@@ -15,6 +16,7 @@ from outrider.engine.speculation import DraftTree
 from outrider.engine.speculation.drafters.drafter import plugin_name
 from outrider.engine.thoughts.guide import Budget, ThoughtGuide
 from outrider.engine.thoughts.tracker import Tracker
+from torch import Tensor
 
 PageSource = Literal["kvcache", "peer"]
 """Who may send pages: a KV cache, or another verifier."""
@@ -28,7 +30,7 @@ class Request:
         prompt: token ids, at least one.
         emitted: tokens that another engine has already generated.
         prediction: token ids of the text that the client expects for an answer; they change the speed alone.
-        max_tokens: most generated tokens, ``emitted`` included; 0 only to echo or just compute the prompt.
+        max_tokens: most generated tokens, ``emitted`` included; 0 only to echo or to embed the prompt.
         stop_ids: ids that end the text, with the model's end-of-text ids unless the request ignores them.
         parameters: the parameters as the client gave them. ``sampling``, ``max_tokens``, ``stop_ids`` and ``grammar``
             are made of them and of the model, and hold where they differ.
@@ -44,6 +46,7 @@ class Request:
         residency: tags of the services that may get the tokens or their pages; None for all.
         trace: what the telemetry keeps with the request; None for nothing.
         cache_salt: only requests of the tenant with the same salt share pages.
+        pooling: how the states of the prompt become its embedding, which is then all that the request wants.
     """
 
     id: str
@@ -67,6 +70,7 @@ class Request:
     trace: Any = None
     prediction: list[int] = field(default_factory=list)
     cache_salt: str = ""
+    pooling: Pooling | None = None
 
     @property
     def speculates(self) -> bool:
@@ -111,6 +115,7 @@ class Sequence:
         predicted: accepted and rejected guesses of the request's prediction.
         stated: number of leading tokens whose hidden states drafters have got.
         whole: whether drafters need the hidden states of all tokens.
+        pooled: states of the tokens so far as the request pools them, float64 [hidden_size].
     """
 
     request: Request
@@ -142,6 +147,7 @@ class Sequence:
     predicted: tuple[int, int] = (0, 0)
     stated: int = 0
     whole: bool = False
+    pooled: Tensor | None = None
 
     @classmethod
     def start(cls, request: Request, number: int, dice: Dice | None) -> Sequence:
@@ -160,8 +166,13 @@ class Sequence:
 
     @property
     def scoring(self) -> bool:
-        """Whether frames still need log-probabilities of the prompt, so that every token of the prompt must run."""
+        """Whether frames still need log-probabilities of the prompt."""
         return self.request.parameters.logprobs is not None and self.echoed < len(self.request.prompt)
+
+    @property
+    def runs_all(self) -> bool:
+        """Whether every token of the prompt must run, though pages hold it."""
+        return self.scoring or self.request.pooling == "mean"
 
     @property
     def generated(self) -> int:

@@ -41,8 +41,8 @@ class SequencePages:
     def _usable(self, sequence: Sequence) -> list[bytes]:
         """Hashes of the pages in which no token has to run: for its score, its hidden states, or as the last one."""
         tokens = len(sequence.tokens) - 1
-        if sequence.scoring or sequence.whole:
-            tokens = 0 if sequence.scoring else min(tokens, sequence.stated)
+        if sequence.runs_all or sequence.whole:
+            tokens = 0 if sequence.runs_all else min(tokens, sequence.stated)
         return [self._hash(sequence, index) for index in range(tokens // self._size)]
 
     def grow(self, sequence: Sequence, tokens: int, cause: str = "sequence") -> None:

@@ -11,7 +11,7 @@ from typing import Literal
 from outrider.engine.errors import ModelError
 from outrider.engine.models import pocket
 from outrider.engine.store.digests import sha256
-from outrider.engine.store.listing import text_files
+from outrider.engine.store.listing import POOLING, text_files
 from outrider.engine.store.manifests import Entry, Section, locked, read, write
 from outrider.native.share import cores
 
@@ -76,7 +76,7 @@ def _sections(place: Path, text_only: bool) -> dict[str, dict[str, Path]]:
     """The files of a model by name, those of the text and those of the weights."""
     if place.is_file():
         return {"weights": {place.name: place}}
-    below = (*place.iterdir(), *place.glob("additional_chat_templates/*"))
+    below = (*place.iterdir(), *place.glob("additional_chat_templates/*"), *place.glob(POOLING))
     names = sorted(path.relative_to(place).as_posix() for path in below if path.is_file())
     text = {name: place / name for name in text_files(names)}
     weights = [name for name in names if name.endswith(_WEIGHTS)] or [name for name in names if name.endswith(".pt")]

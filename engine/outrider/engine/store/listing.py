@@ -11,7 +11,10 @@ from outrider.engine.store.names import ModelName
 
 INDEX = "model.safetensors.index.json"
 _SINGLE = "model.safetensors"
+POOLING = "1_Pooling/config.json"
+"""Where sentence-transformers says how embeddings are pooled."""
 _TEXT = (
+    POOLING,
     "added_tokens.json",
     "additional_chat_templates/*.jinja",
     "chat_template*.jinja",

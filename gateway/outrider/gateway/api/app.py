@@ -8,9 +8,13 @@ from outrider.gateway.admission.access_control import AccessControl
 from outrider.gateway.api.admin.guard import AdminGuard
 from outrider.gateway.api.admin.routes import AdminRoutes
 from outrider.gateway.api.anthropic.routes import MessagesRoutes
+from outrider.gateway.api.embeddings.embedder import Embedder
+from outrider.gateway.api.embeddings.routes import EmbeddingRoutes
 from outrider.gateway.api.http.cors import with_cors
 from outrider.gateway.api.http.edge import Edge, Guard, PathRouter
 from outrider.gateway.api.http.messages import json_response
+from outrider.gateway.api.llama.routes import LlamaRoutes
+from outrider.gateway.api.ollama.routes import OllamaRoutes
 from outrider.gateway.api.openai.resumption import StreamRoutes
 from outrider.gateway.api.openai.routes import OpenAiRoutes
 from outrider.gateway.api.openapi.admin_operations import ADMIN_OPERATIONS
@@ -39,7 +43,7 @@ from starlette.types import ASGIApp
 def make_app(mesh: Mesh, flights: Flights, settings: GatewaySettings, access: AccessControl) -> ASGIApp:
     """The ASGI application with all APIs over HTTP, and the routes for operators; ``access`` admits requests."""
     generations = Generations(flights, settings)
-    seal = Seal.with_file(settings.thought_key_file)
+    seal, embedder = Seal.with_file(settings.thought_key_file), Embedder(generations, flights)
 
     async def healthz(request: Request) -> Response:
         return json_response(Health())
@@ -78,6 +82,9 @@ def make_app(mesh: Mesh, flights: Flights, settings: GatewaySettings, access: Ac
         *ModelRoutes(generations.models).routes,
         *ResponseRoutes(generations, flights, settings, seal).routes,
         *MessagesRoutes(generations, flights, settings, seal).routes,
+        *EmbeddingRoutes(embedder, settings).routes,
+        *LlamaRoutes(generations, flights, settings).routes,
+        *OllamaRoutes(generations, flights, settings, embedder).routes,
         *StreamRoutes(flights, settings).routes,
         *TokenizeRoutes(generations, settings).routes,
         *PromptRoutes(mesh.bus, mesh.registry, generations, settings).routes,

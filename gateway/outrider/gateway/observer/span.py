@@ -8,7 +8,7 @@ from typing import Any
 
 from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind
-from outrider.gateway.request.generation import Generation, Messages
+from outrider.gateway.request.generation import Generation
 from outrider.gateway.routing.job import Job
 from outrider.mesh.telemetry import begun_span, mark_failed
 from outrider.wire.frames import Frame
@@ -24,7 +24,7 @@ class GenAiSpan:
     """
 
     def __init__(self, request_id: str, generation: Generation, model: str | None) -> None:
-        self._operation = "chat" if isinstance(generation.prompt, Messages) else "text_completion"
+        self._operation = generation.operation
         self._span = begun_span(
             _name(self._operation, model),
             kind=SpanKind.CLIENT,

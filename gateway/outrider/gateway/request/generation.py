@@ -144,7 +144,7 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     ``thought_budget`` tokens. ``unnamed`` lists parameters of ``sampling`` that the client left to the model. Only
     requests with the same ``cache_salt`` share pages and answers. ``keep_last`` is how many tokens at the end of each
     prompt count; -1 is as many as there is room for. The client gets the ``kept`` likeliest of each prompt's answers;
-    0 is all.
+    0 is all. With ``embed``, the embeddings of the prompts are all that is wanted.
     """
 
     model: str | None
@@ -168,6 +168,14 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     cache_salt: str = ""
     keep_last: int | None = None
     kept: int = 0
+    embed: bool = False
+
+    @property
+    def operation(self) -> str:
+        """What is asked for, by OpenTelemetry's conventions for generative AI."""
+        if self.embed:
+            return "embeddings"
+        return "chat" if isinstance(self.prompt, Messages) else "text_completion"
 
 
 def samples_of(generation: Generation) -> list[Sample]:

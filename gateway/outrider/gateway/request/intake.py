@@ -113,8 +113,9 @@ class Generations:
                 prompts=1 + len(generation.more),
             )
             try:
-                operation = "chat" if isinstance(generation.prompt, Messages) else "text_completion"
-                return await self._flights.begin(key, jobs, record, admission, resumable=resumable, operation=operation)
+                return await self._flights.begin(
+                    key, jobs, record, admission, resumable=resumable, operation=generation.operation
+                )
             except OutriderError as error:
                 raise _with_client_param(error, generation) from None
 
@@ -137,7 +138,7 @@ class Generations:
     async def _jobs(self, request_id: str, generation: Generation, caller: Caller) -> list[Job]:
         """A job for each choice; the choices of one prompt are adjacent."""
         filtering = self._flights.filtering if self._has_filters(caller) else None
-        filters = () if filtering is None else filtering.names(generation, caller)
+        filters = () if filtering is None or generation.embed else filtering.names(generation, caller)
         self._check_tokens(generation.structure, caller)
         self._check_template(generation.prompt)
         served = await self.find(generation.model, caller)
@@ -177,6 +178,7 @@ class Generations:
                 calls=generation.call_rules is not None,
                 prediction=prediction,
                 cache_salt=generation.cache_salt,
+                embed=generation.embed,
             )
             for place, (prompt, parameters) in enumerate(choices)
         ]

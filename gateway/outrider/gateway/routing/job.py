@@ -21,7 +21,7 @@ class Job(msgspec.Struct, frozen=True):
     A resumable stream has a ``stream_id`` and a ``record``: the verifier keeps both, so that another gateway can find
     the stream there. ``prompt`` and ``prediction`` hold token ids, ``filters`` names; ``begun`` is when the flight
     began, in seconds of the monotonic clock. ``calls`` says whether calls of functions are read from the answer. Only
-    requests with the same ``cache_salt`` share pages and answers.
+    requests with the same ``cache_salt`` share pages and answers. A job to ``embed`` its prompt has no answer.
     """
 
     request_id: str
@@ -41,6 +41,7 @@ class Job(msgspec.Struct, frozen=True):
     calls: bool = False
     prediction: list[int] = []
     cache_salt: str = ""
+    embed: bool = False
 
     @property
     def shareable(self) -> bool:
@@ -89,4 +90,5 @@ class Job(msgspec.Struct, frozen=True):
             residency=sorted(self.caller.residency or ()),
             prediction=pack_ids(self.prediction),
             cache_salt=self.cache_salt,
+            embed=self.embed,
         )

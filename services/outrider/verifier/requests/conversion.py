@@ -74,6 +74,7 @@ def request_from_proto(message: verifier_pb2.SubmitRequest, limits: ModelLimits,
             Speculation(**msgspec.structs.asdict(wire.Speculation.from_proto(message.speculation))),
             wire.ids_of(message.emitted, "emitted"),
             wire.ids_of(message.prediction, "prediction"),
+            embeds=message.embed,
             priority=checked("priority", message.priority, Priority),
             weight=checked("weight", message.weight, Weight) if message.HasField("weight") else 1.0,
             first_by=now + _within(message.ttft_ms, "ttft_ms"),
@@ -110,6 +111,7 @@ def frame(output: Output, verifier: str) -> frames.Frame:
         None if output.drafts is None else [frames.Draft(**_fields(draft)) for draft in output.drafts],
         output.thought,
         output.stop,
+        output.embedding,
     )
 
 

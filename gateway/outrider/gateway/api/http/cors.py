@@ -12,6 +12,7 @@ _EXPOSED = (
     "x-request-id",
     "request-id",
     "x-outrider-ignored",
+    "x-outrider-request-id",
     "x-outrider-resumable",
     *(f"x-ratelimit-{what}-{kind}" for kind in ("requests", "tokens") for what in ("limit", "remaining", "reset")),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import nullcontext
 from http import HTTPStatus
@@ -15,9 +16,11 @@ from outrider.gateway.errors import (
     ErrorAnswer,
     MessagesErrorAnswer,
     MethodNotAllowed,
+    OllamaErrorAnswer,
     error_answer,
     error_headers,
     is_of_messages,
+    is_of_ollama,
     messages_error,
 )
 from outrider.gateway.settings import Bounds
@@ -27,10 +30,15 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import Match, Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from structlog.contextvars import bound_contextvars
 
 
 class PathRouter(Router):
-    """Routes requests by path; raises `MethodNotAllowed`, with the allowed methods, if a path lacks the method."""
+    """Routes requests by path.
+
+    Raises `MethodNotAllowed`, with the allowed methods, if a path lacks the method, and `NotFound` if there is no such
+    path, with the path that a base URL lacks its ``/v1`` for.
+    """
 
     def __init__(self, routes: Sequence[Route]) -> None:
         super().__init__(routes, redirect_slashes=False)
@@ -40,9 +48,18 @@ class PathRouter(Router):
         try:
             await super().__call__(scope, receive, send)
         except HTTPException as error:
+            if error.status_code == NotFound.http_status:
+                raise NotFound(f"no such path: {self._suggestion(scope)}") from None
             if error.status_code != MethodNotAllowed.http_status:
                 raise
             raise self._refusal(scope) from None
+
+    def _suggestion(self, scope: Scope) -> str:
+        for path in (f"/v1{scope['path']}", scope["path"].removeprefix("/v1")):
+            meant = {**scope, "path": path}
+            if path != scope["path"] and any(route.matches(meant)[0] is Match.FULL for route in self.routes):
+                return f"did you mean {path}?"
+        return "/openapi.json lists what there is"
 
     def _refusal(self, scope: Scope) -> MethodNotAllowed:
         matching = [route for route in self.routes if route.matches(scope)[0] is not Match.NONE]
@@ -57,7 +74,10 @@ _PARAMETERS = (b"x-outrider-", b"x-request-timeout-ms")
 """Beginnings of headers that hold parameters of a generation."""
 _COUNTED = ("POST", "PUT")
 """Methods of requests that make services compute, and so count toward the limit on requests."""
-_GUARDED = ("/v1/", "/tokenize", "/detokenize", "/admin/")
+_GUARDED = (
+    *("/v1/", "/v2/", "/api/", "/admin/", "/tokenize", "/detokenize", "/rerank", "/score"),
+    *("/completion", "/apply-template", "/props"),
+)
 
 
 def guarded(path: str) -> bool:
@@ -103,6 +123,9 @@ def sender_of(scope: Scope, api: str) -> Sender:
 
 
 _log = get_logger("http")
+OWN_ID = "x-outrider-request-id"
+"""Header of an answer whose client gave the request an id: the request's own id."""
+_GIVEN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=-]{0,127}")
 _CLIENT_LEFT = 499
 _TRACE_HEADERS = (TRACEPARENT.encode(), b"tracestate")
 _PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
@@ -125,7 +148,8 @@ class Edge:
         exchange = _Exchange(scope, send)
         scope["state"]["body_idle_s"] = self._body_idle_s
         traced = tracing() and scope["path"] not in _PROBES
-        with continued_span(_headers(scope), scope["method"]) if traced else nullcontext() as span:
+        named = nullcontext() if exchange.given is None else bound_contextvars(client_request=exchange.given)
+        with named, continued_span(_headers(scope), scope["method"]) if traced else nullcontext() as span:
             await self._answer(scope, receive, exchange)
             if span is not None and span.is_recording():
                 exchange.describe(span)
@@ -141,13 +165,16 @@ class Edge:
 
 
 class _Exchange:
-    """One request, and the state of its answer."""
+    """One request, and the state of its answer; ``given`` is the id that its client gave it, if that is well-formed.
+
+    The request keeps its own id everywhere else: clients and proxies send one id for several requests.
+    """
 
     def __init__(self, scope: Scope, send: Send) -> None:
         self.status = 0
         self._scope, self._send = scope, send
-        self.id = token_hex(16)
-        self._headers: dict[str, str] = {}
+        self.id, self.given = token_hex(16), _given_id(scope)
+        self._headers: dict[str, str] = {} if self.given is None else {OWN_ID: self.id}
         scope["state"] = {**scope.get("state", {}), "request_id": self.id, "headers": self._headers}
         scope["app"] = _RAISES_REFUSALS
 
@@ -171,7 +198,7 @@ class _Exchange:
         """Passes a message on; adds the request's id and the headers in its state to the first one."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            headers = self._headers | {"x-request-id": self.id}
+            headers = self._headers | {"x-request-id": self.given or self.id}
             message["headers"] = [*message["headers"], *((key.encode(), headers[key].encode()) for key in headers)]
         await self._send(message)
 
@@ -179,12 +206,20 @@ class _Exchange:
         """Answers with ``error``; raises it if an answer has begun, which breaks the answer off."""
         if self.status:
             raise error
-        answer: ErrorAnswer | MessagesErrorAnswer = error_answer(error)
-        if is_of_messages(self._scope["path"], self._scope["headers"]):
+        answer: ErrorAnswer | MessagesErrorAnswer | OllamaErrorAnswer = error_answer(error)
+        if is_of_ollama(self._scope["path"]):
+            answer = OllamaErrorAnswer(error.message)
+        elif is_of_messages(self._scope["path"], self._scope["headers"]):
             answer = MessagesErrorAnswer(messages_error(error), self.id)
             self._headers["request-id"] = self.id
         response = json_response(answer, error.http_status, error_headers(error))
         await response(self._scope, receive, self.send)
+
+
+def _given_id(scope: Scope) -> str | None:
+    given = [value for name, value in scope["headers"] if name == b"x-request-id"]
+    text = given[0].decode("latin-1") if len(given) == 1 else ""
+    return text if _GIVEN_ID.fullmatch(text) else None
 
 
 def _headers(scope: Scope) -> dict[str, str]:
@@ -195,7 +230,5 @@ def _headers(scope: Scope) -> dict[str, str]:
 def _as_outrider_error(error: Exception, request_id: str) -> OutriderError:
     if isinstance(error, OutriderError):
         return error
-    if isinstance(error, HTTPException):
-        return NotFound("no such path: /openapi.json lists what there is")
     _log.error("a request failed", request=request_id, exc_info=error)
     return Internal()

@@ -148,6 +148,8 @@ class EventStream(Response, Generic[F]):
     """
 
     media_type = "text/event-stream"
+    comments = True
+    """Whether the format has comments; a stream without them gets ``alive`` before the first event, too."""
 
     def __init__(
         self,
@@ -242,7 +244,7 @@ class EventStream(Response, Generic[F]):
 
     async def _show_life(self) -> None:
         await self._begin()
-        body = self._alive if self._told else COMMENT
+        body = self._alive if self._told or not self.comments else COMMENT
         await self._send({"type": "http.response.body", "body": body, "more_body": True})
         self._sent, self._life = self._time() if self._sent < inf else inf, None
         self._watch()

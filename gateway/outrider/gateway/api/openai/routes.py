@@ -105,9 +105,9 @@ class OpenAiRoutes:
         return answer
 
 
-async def collect(flight: Flight) -> list[Frame]:
-    """One joined frame for each choice of ``flight``."""
-    return [join(frames) for frames in await _collect(flight, Stopwatch())]
+async def collect(flight: Flight, watch: Stopwatch | None = None) -> list[Frame]:
+    """One joined frame for each choice of ``flight``; the ``watch`` notes when tokens of answers arrive."""
+    return [join(frames) for frames in await _collect(flight, watch or Stopwatch())]
 
 
 async def _collect(flight: Flight, watch: Stopwatch) -> list[list[Frame]]:

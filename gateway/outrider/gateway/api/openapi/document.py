@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from outrider.gateway.api.http.edge import guarded
 from outrider.gateway.api.openapi.constraints import COMPONENTS, PATHS
+from outrider.gateway.api.openapi.ollama_operations import LLAMA_OPERATIONS, OLLAMA_OPERATIONS
 from outrider.gateway.api.openapi.operations import OPERATIONS, BodySpec, Operation, errors_of
 from outrider.gateway.api.schema.ignored import HEADER
 from outrider.gateway.api.schema.parameters import ABSENT, ALIASES, ANY
@@ -33,7 +34,7 @@ def document(
     version: str,
     *,
     strict: bool = False,
-    operations: Mapping[tuple[str, str], Operation] = OPERATIONS,
+    operations: Mapping[tuple[str, str], Operation] = OPERATIONS | OLLAMA_OPERATIONS | LLAMA_OPERATIONS,
 ) -> dict[str, Any]:
     """The document of all ``routes``; raises `KeyError` for a route that ``operations`` lack.
 
@@ -151,6 +152,8 @@ def _answers(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
         content["text/event-stream"] = {
             "schema": _event([schemas.of(event) for event in operation.events], operation.done)
         }
+    if operation.lines:
+        content["application/x-ndjson"] = {"schema": schemas.any_of(operation.lines)}
     if operation.text:
         content["text/plain"] = {"schema": {"type": "string"}}
     if operation.page:

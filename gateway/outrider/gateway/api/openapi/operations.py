@@ -9,6 +9,7 @@ import msgspec
 from outrider.gateway.admission.limit_store import LimitReached
 from outrider.gateway.api.anthropic import json_types as anthropic
 from outrider.gateway.api.anthropic.body import MessagesBody
+from outrider.gateway.api.embeddings.bodies import EmbeddingBody, Embeddings, Ranks, RerankBody, ScoreBody, Scores
 from outrider.gateway.api.http.edge import guarded
 from outrider.gateway.api.openai.bodies import ChatBody, CompletionBody
 from outrider.gateway.api.openai.json_types import AnswerOf, DeltaChoice, MessageChoice, TextChoice
@@ -89,6 +90,7 @@ class BodySpec(msgspec.Struct, frozen=True):
 
 class Operation(msgspec.Struct, frozen=True):
     """A method of a path. ``events`` are the types of a stream's events; with ``done`` the last event is ``[DONE]``.
+    ``lines`` are the types of the lines of a stream of JSON.
 
     ``answer`` is a type, or a tuple of several; ``error`` has those of errors.
     ``empty`` describes the answer 204, if there is one. A ``page`` is answered with HTML, or with 304.
@@ -100,6 +102,7 @@ class Operation(msgspec.Struct, frozen=True):
     headers: Mapping[str, Any] = {}
     answer: Any = None
     events: tuple[Any, ...] = ()
+    lines: tuple[Any, ...] = ()
     done: bool = False
     text: bool = False
     page: bool = False
@@ -109,12 +112,13 @@ class Operation(msgspec.Struct, frozen=True):
 
 
 READ_ERRORS: Errors = (InvalidRequest, TooLarge, TimedOut, WrongContentType)
-_SERVED: Errors = (UnknownModel, Overloaded, DeadlineUnmeetable, Cancelled, DeadlineExceeded, DeadlinePassed)
-_HEADERS = {
+SERVED: Errors = (UnknownModel, Overloaded, DeadlineUnmeetable, Cancelled, DeadlineExceeded, DeadlinePassed)
+TIMEOUT = {"x-request-timeout-ms": Milliseconds}
+HEADERS = {
     "x-outrider-on-disconnect": Literal["cancel", "continue"],
     "x-outrider-session": str,
     "x-outrider-coalesce": Literal["true", "false"],
-    "x-request-timeout-ms": Milliseconds,
+    **TIMEOUT,
 }
 _COMPLETION_EVENTS = (AnswerOf[TextChoice], ErrorAnswer)
 _CHAT_EVENTS = (AnswerOf[DeltaChoice], ErrorAnswer)
@@ -163,7 +167,7 @@ _TOKENIZER = Operation(
     "The special tokens and the chat template of a model.",
     query=TokenizerQuery,
     answer=TokenizerInfo,
-    errors=(InvalidRequest, *_SERVED),
+    errors=(InvalidRequest, *SERVED),
 )
 _TOKENIZE = Operation(
     "The token ids of a prompt or a chat.",
@@ -173,7 +177,12 @@ _TOKENIZE = Operation(
         {"prompt": "def f("},
         {"messages": MESSAGES},
         rules=(
-            one_of("prompt", "messages"),
+            {
+                "anyOf": [
+                    one_of("prompt", "messages"),
+                    {"required": ["content"], "properties": {"content": {"type": "string"}}},
+                ]
+            },
             only_with("tools", None, "messages", SOME),
             only_with("add_generation_prompt", None, "messages", SOME),
             only_with("add_special_tokens", False, "prompt", {"type": "string"}),
@@ -181,13 +190,34 @@ _TOKENIZE = Operation(
         ),
     ),
     answer=Tokenized,
-    errors=READ_ERRORS + _SERVED,
+    errors=READ_ERRORS + SERVED,
 )
 _DETOKENIZE = Operation(
     "The text of token ids.",
     BodySpec(DetokenizeBody, example={"tokens": [3, 4]}),
     answer=Detokenized,
-    errors=READ_ERRORS + _SERVED,
+    errors=READ_ERRORS + SERVED,
+)
+_EMBED = Operation(
+    "Embeddings of texts.",
+    BodySpec(EmbeddingBody, example={"input": "def f("}, refined={"input": PROMPT}),
+    headers=TIMEOUT,
+    answer=Embeddings,
+    errors=READ_ERRORS + SERVED,
+)
+_RERANK = Operation(
+    "Documents by how near they are to a query.",
+    BodySpec(RerankBody, example={"query": "def f(", "documents": ["def g(", "import os"]}),
+    headers=TIMEOUT,
+    answer=Ranks,
+    errors=READ_ERRORS + SERVED,
+)
+_SCORE = Operation(
+    "How near texts are to each other.",
+    BodySpec(ScoreBody, example={"text_1": "def f(", "text_2": ["def g(", "import os"]}),
+    headers=TIMEOUT,
+    answer=Scores,
+    errors=READ_ERRORS + SERVED,
 )
 _READY = Operation("Whether a completion would succeed.", answer=Ready, errors=(Unavailable,))
 
@@ -195,28 +225,28 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("POST", "/v1/completions"): Operation(
         "Completes a prompt.",
         _COMPLETION_BODY,
-        headers=_HEADERS,
+        headers=HEADERS,
         answer=AnswerOf[TextChoice],
         events=_COMPLETION_EVENTS,
         done=True,
-        errors=READ_ERRORS + _SERVED,
+        errors=READ_ERRORS + SERVED,
     ),
     ("POST", "/v1/chat/completions"): Operation(
         "Answers a chat.",
         _CHAT_BODY,
-        headers=_HEADERS,
+        headers=HEADERS,
         answer=AnswerOf[MessageChoice],
         events=_CHAT_EVENTS,
         done=True,
-        errors=READ_ERRORS + _SERVED,
+        errors=READ_ERRORS + SERVED,
     ),
     ("POST", "/v1/responses"): Operation(
         "Makes a response, in the foreground or in the background.",
         _RESPONSE_BODY,
-        headers=_HEADERS,
+        headers=HEADERS,
         answer=Response,
         events=(Event,),
-        errors=READ_ERRORS + _SERVED,
+        errors=READ_ERRORS + SERVED,
     ),
     ("GET", "/v1/responses/{id}"): Operation(
         "A stored response, or its events behind one of them.",
@@ -239,7 +269,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         "The tokens that a response would be asked with.",
         _RESPONSE_BODY,
         answer=InputTokens,
-        errors=READ_ERRORS + _SERVED,
+        errors=READ_ERRORS + SERVED,
     ),
     ("GET", "/v1/streams/{id}"): Operation(
         "A stream behind the event that was read last.",
@@ -254,17 +284,17 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("POST", "/v1/messages"): Operation(
         "Answers a conversation in Anthropic's form.",
         _MESSAGES_BODY,
-        headers=_HEADERS,
+        headers=HEADERS,
         answer=anthropic.Message,
         events=(anthropic.Event,),
-        errors=READ_ERRORS + _SERVED,
+        errors=READ_ERRORS + SERVED,
         error=(MessagesErrorAnswer,),
     ),
     ("POST", "/v1/messages/count_tokens"): Operation(
         "The tokens that a conversation in Anthropic's form would be asked with.",
         _MESSAGES_BODY,
         answer=anthropic.TokenCount,
-        errors=READ_ERRORS + _SERVED,
+        errors=READ_ERRORS + SERVED,
         error=(MessagesErrorAnswer,),
     ),
     ("GET", "/v1/models"): Operation(
@@ -280,6 +310,12 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         errors=(UnknownModel,),
         error=(ErrorAnswer, MessagesErrorAnswer),
     ),
+    ("POST", "/v1/embeddings"): _EMBED,
+    ("POST", "/v1/rerank"): _RERANK,
+    ("POST", "/v2/rerank"): _RERANK,
+    ("POST", "/rerank"): _RERANK,
+    ("POST", "/v1/score"): _SCORE,
+    ("POST", "/score"): _SCORE,
     ("POST", "/v1/tokenize"): _TOKENIZE,
     ("POST", "/tokenize"): _TOKENIZE,
     ("POST", "/v1/detokenize"): _DETOKENIZE,

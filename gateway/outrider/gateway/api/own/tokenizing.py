@@ -25,9 +25,14 @@ _Model = Annotated[str, Meta(min_length=1, description="the name of a model")]
 
 
 class TokenizeBody(msgspec.Struct, frozen=True, kw_only=True):
-    """Body of ``POST /v1/tokenize``: a prompt or a chat."""
+    """Body of ``POST /v1/tokenize``: a prompt or a chat; llama-server calls a prompt ``content``.
+
+    The special tokens around ``content`` are left out unless ``add_special``.
+    """
 
     model: _Model | None = None
+    content: Annotated[str, Meta(description="a string")] | None = None
+    add_special: Flag = False
     prompt: Annotated[str, Meta(description="a string")] | None = None
     messages: (
         Annotated[
@@ -49,6 +54,10 @@ class TokenizeBody(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_prompt(self) -> Text | Messages:
         """The prompt to encode; raises `InvalidRequest` for parameters that contradict each other."""
+        if self.content is not None:
+            if self.prompt is not None or self.messages is not None:
+                raise InvalidRequest("content may not be given with prompt or messages", param="content")
+            return Text(self.content, self.add_special, self.parse_special_tokens)
         if self.messages is None:
             return self._text()
         if self.prompt is not None:
@@ -86,9 +95,10 @@ class Tokenized(msgspec.Struct):
 
 
 class Detokenized(msgspec.Struct):
-    """The text of token ids, special tokens included."""
+    """The text of token ids, special tokens included; ``content`` is llama-server's name of it."""
 
     prompt: str
+    content: str
 
 
 class TokenizerQuery(msgspec.Struct, frozen=True):
@@ -139,7 +149,7 @@ class TokenizeRoutes:
             text = await until_disconnected(request.receive, self._generations.decode(served, body.tokens))
         except InvalidRequest as error:
             raise InvalidRequest(error.message, param="tokens") from None
-        return json_response(Detokenized(text))
+        return json_response(Detokenized(text, text))
 
     async def _describe(self, request: Request) -> Response:
         query = read_query(request.query_params, TokenizerQuery)

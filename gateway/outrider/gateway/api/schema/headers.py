@@ -20,10 +20,15 @@ B = TypeVar("B", bound=GenerationBody)
 
 def with_timeout_header(body: B, request: Request) -> B:
     """``body`` with the shorter of its own ``timeout_ms`` and the header's."""
-    timeout_ms = request.headers.get(_TIMEOUT)
-    if timeout_ms is None:
+    if request.headers.get(_TIMEOUT) is None:
         return body
-    return msgspec.structs.replace(body, timeout_ms=min(_milliseconds(timeout_ms), body.timeout_ms or DAY_MS))
+    return msgspec.structs.replace(body, timeout_ms=shorter_timeout(body.timeout_ms, request))
+
+
+def shorter_timeout(timeout_ms: int | None, request: Request) -> int | None:
+    """The shorter of ``timeout_ms`` and the header's, in milliseconds; None without either."""
+    header = request.headers.get(_TIMEOUT)
+    return timeout_ms if header is None else min(_milliseconds(header), timeout_ms or DAY_MS)
 
 
 def with_routing_headers(generation: Generation, request: Request) -> Generation:

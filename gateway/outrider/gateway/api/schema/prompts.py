@@ -29,22 +29,29 @@ _ROLE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 """Templates may put a role between the halves of a special token's name."""
 
 
-def prompts(value: str | Sequence[Any], add_special: bool = True, parse_special: bool | None = None) -> list[Prompt]:
+def prompts(
+    value: str | Sequence[Any],
+    add_special: bool = True,
+    parse_special: bool | None = None,
+    *,
+    param: str = "prompt",
+    most: int = MOST_PROMPTS,
+) -> list[Prompt]:
     """The prompts in a completion's ``prompt``: texts, with the options of `Text`, or lists of token ids.
 
-    Raises `InvalidRequest`.
+    ``param`` is the parameter's name, ``most`` how many prompts it may hold. Raises `InvalidRequest`.
     """
     if isinstance(value, str):
         return [Text(value, add_special, parse_special)]
-    if len(value) > MOST_PROMPTS and isinstance(value[0], (str, list)):
-        raise InvalidRequest(f"prompt: {len(value)} prompts are more than {MOST_PROMPTS}", param="prompt")
+    if len(value) > most and isinstance(value[0], (str, list)):
+        raise InvalidRequest(f"{param}: {len(value)} prompts are more than {most}", param=param)
     if value and all(isinstance(entry, str) for entry in value):
         return [Text(entry, add_special, parse_special) for entry in value]
     if value and all(isinstance(entry, list) for entry in value):
-        return [_tokens(entry, f"prompt[{place}]") for place, entry in enumerate(value)]
+        return [_tokens(entry, f"{param}[{place}]") for place, entry in enumerate(value)]
     if {str, list} & set(map(type, value)):
-        _refuse("prompt", f"must be {PROMPTS}")
-    return [_tokens(value, "prompt")]
+        _refuse(param, f"must be {PROMPTS}")
+    return [_tokens(value, param)]
 
 
 class PredictedPart(msgspec.Struct, frozen=True, tag_field="type", tag="text"):

@@ -1,0 +1,1 @@
+"""llama-server's API, as far as editors use it: its requests become completions."""
