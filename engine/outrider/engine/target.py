@@ -17,6 +17,7 @@ from outrider.engine.errors import SettingsError
 from outrider.engine.logits.grammar import Grammars
 from outrider.engine.logs import get_logger
 from outrider.engine.models.config import ModelConfig
+from outrider.engine.models.int8_gain import int8_hint
 from outrider.engine.models.llama import LlamaModel, ModelError
 from outrider.engine.models.pooling import pooling_of
 from outrider.engine.models.threads import use_threads
@@ -87,6 +88,7 @@ class Target:
         audit_share: share of the finished answers that the engine replays.
         telemetry: gets the engine's events.
         settings: the settings that the target was loaded with.
+        hint: a sentence for the operator about a quicker setting, or empty.
     """
 
     directory: Path
@@ -108,6 +110,7 @@ class Target:
     parts: Parts = PARTS
     audit_share: float = 0.0
     telemetry: Telemetry | None = None
+    hint: str = ""
 
     @classmethod
     def load(
@@ -166,6 +169,8 @@ class Target:
         cost = runner.measure(min(_MEASURED_CONTEXT, room - 65), settings.max_guesses + 1)
         milliseconds = [round(s * 1e3, 2) for s in cost.seconds]
         compiled = model.compiled.library.level if model.compiled else None
+        if hint := int8_hint(model):
+            _log.warning(hint)
         _log.info("step measured", compiled=compiled, rows=list(cost.rows), milliseconds=milliseconds)
         _log.info("pages", pages=count, tokens=count * settings.page_size, dtype=str(runner.pool.dtype), served=room)
         limits = _limits(settings, config.context_length, count, cost)
@@ -191,6 +196,7 @@ class Target:
             telemetry=telemetry,
             parts=parts,
             audit_share=settings.audit_share,
+            hint=hint,
         )
 
     def drafter(self, name: str, model: str | None) -> Drafter | None:

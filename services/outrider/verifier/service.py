@@ -172,6 +172,7 @@ class VerifierService(Service):
             "prefill_tokens_per_s": round(1 / engine.estimate.row_s),
             "tokens_per_s": round(1 / engine.estimate.token_s),
             "cost": self._settings.cost,
+            "hint": target.hint,
             "free_pages": target.pages.available,
             "pinned": self._prompts.pinned,
             "page_size": self._settings.page_size,

@@ -35,6 +35,7 @@ class Supervisor:
         self._registry = Registry(self._bus, SUPERVISOR, f"{SUPERVISOR}-{id(self):x}", tasks=self._tasks)
         self._broker: ProcessKeeper | None = None
         self._killed = self._complained = False
+        self._hints = {""}
         self._services: list[ProcessKeeper] = []
         self._restart = RollingRestart(self._services, plan.patience_s, events)
         self._restart_asked = asyncio.Event()
@@ -145,6 +146,14 @@ class Supervisor:
                 address = self._plan.address if member.kind == "gateway" else member.address
                 for keeper in self._all_services:
                     keeper.note_ready(member.instance, address, member.status.get("metrics_port", 0))
+                self._note_hint(member)
+
+    def _note_hint(self, member: Member) -> None:
+        """Tells once what a service of this mesh says about its settings."""
+        own = any(keeper.child and keeper.child.instance == member.instance for keeper in self._all_services)
+        if own and (hint := str(member.status.get("hint", ""))) not in self._hints:
+            self._hints.add(hint)
+            self._events.report(hint)
 
     def _note_reach(self, members: list[Member]) -> None:
         """Tells once if one of ``members``, at another place, cannot connect to a service of this one."""

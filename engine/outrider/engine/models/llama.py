@@ -96,6 +96,11 @@ class LlamaModel:
         """The compiled decoder that runs the steps; None if steps run otherwise."""
         return self._forward if isinstance(self._forward, NativeDecoder) else None
 
+    @property
+    def quantized(self) -> bool:
+        """Whether the checkpoint is quantized, or its weights were at load."""
+        return self._source.quantized or self._quantization is not None
+
     @classmethod
     def load(
         cls,
