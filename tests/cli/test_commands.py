@@ -12,7 +12,8 @@ def test_a_port_that_is_taken_is_one_sentence_and_exit_code_3():
         port = taken.getsockname()[1]
         done = outrider("up", "--port", str(port))
     assert done.returncode == 3
-    assert done.stderr == f"outrider: cannot listen on 127.0.0.1:{port}: Address already in use\n"
+    said = f"outrider: cannot listen on 127.0.0.1:{port}: Address already in use; `--port 0` takes a free port\n"
+    assert done.stderr == said
 
 
 def test_a_model_directory_that_is_missing_is_one_sentence_and_exit_code_3(tmp_path):
@@ -20,6 +21,17 @@ def test_a_model_directory_that_is_missing_is_one_sentence_and_exit_code_3(tmp_p
     assert done.returncode == 3
     assert done.stderr.count("\n") == 1
     assert str(tmp_path / "nowhere") in done.stderr
+
+
+def test_a_model_directory_without_the_tokenizer_or_the_weights_is_one_sentence_and_exit_code_3(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    for made, lacking in (("model.safetensors", "tokenizer.json"), ("tokenizer.json", "weights (*.safetensors)")):
+        file = tmp_path / made
+        file.touch()
+        done = outrider("up", "--port", "0", "--model", str(tmp_path))
+        assert (done.returncode, done.stderr.count("\n")) == (3, 1)
+        assert f"{tmp_path} lacks {lacking}" in done.stderr
+        file.unlink()
 
 
 def test_an_unreachable_nats_is_an_error_after_the_set_time(unused_tcp_port, tmp_path):

@@ -100,6 +100,11 @@ def only_mesh(option: str, named: Callable[[LocalMesh], str] = lambda mesh: mesh
     return next(iter(meshes.values()), None)
 
 
+def mesh_on(port: int) -> LocalMesh | None:
+    """The mesh whose gateway is at ``port`` of this host."""
+    return next((mesh for mesh in local_meshes() if mesh.url.endswith(f":{port}")), None)
+
+
 def mesh_at(url: str | None) -> LocalMesh:
     """The mesh at ``url``, or the only one.
 

@@ -89,8 +89,8 @@ class ProcessKeeper:
             failures = 0 if child.ready.is_set() else failures + 1
             if failures:
                 self.failed.set()
-            if code > 0 and failures >= FAILED_STARTS:
-                raise StartError(child.end_reason(), code)
+            if code >= 0 and failures >= FAILED_STARTS:
+                raise StartError(child.end_reason(), code or 1)
             await self._pause(child, code, min(FIRST_DELAY_S * 2**failures, LONGEST_DELAY_S))
 
     async def _start(self) -> Child:

@@ -42,13 +42,20 @@ def pin_models(settings: SettingsByKind, flags: Flags) -> bool:
 
 
 def require_model(kind: str, settings: Mapping[str, EffectiveSetting]) -> None:
-    """`StartError` if a service's model is a path where no model is."""
+    """`StartError` if a service's model is a path where no model is, or that lacks the file the service reads first."""
     model = settings.get("model")
     if model is None or model.value == POCKET or not is_path(model.value):
         return
     path = Path(model.value)
     if not (path / "config.json").is_file() and not (path.is_file() and is_gguf(path)):
         raise StartError(f"{kind}.model: there is no model in {model.value} (no config.json, and no GGUF file)")
+    if path.is_file():
+        return
+    if kind == "tokenizer":
+        if not (path / "tokenizer.json").is_file():
+            raise StartError(f"{kind}.model: {model.value} lacks tokenizer.json")
+    elif not any(path.glob("*.safetensors")):
+        raise StartError(f"{kind}.model: {model.value} lacks weights (*.safetensors)")
 
 
 def one_name(settings: SettingsByKind) -> str:
@@ -64,7 +71,8 @@ def one_name(settings: SettingsByKind) -> str:
     if by_tokenizer != by_verifier:
         raise ConfigError(
             f"the model is served as {by_tokenizer!r} by the tokenizer and {by_verifier!r} by the verifier, and "
-            "requests need one name: set tokenizer.served_name and verifier.served_name to the same"
+            "requests need one name: set tokenizer.served_name and verifier.served_name to the same, or leave both out "
+            "and add a name by --alias NAME"
         )
     return str(by_tokenizer)
 

@@ -30,6 +30,7 @@ from outrider.mesh.addresses import hold_port, join, require_free
 from outrider.mesh.config import EffectiveSetting
 from outrider.mesh.config.sources import PREFIX
 from outrider.mesh.errors import ConfigError, Unavailable
+from outrider.mesh.local_meshes import mesh_on
 from outrider.native.levels import LevelError
 from outrider.native.presence import notice
 from outrider.native.share import ROOT, cores, sentence
@@ -178,7 +179,9 @@ def _gateway_address(settings: SettingsByKind) -> tuple[str, int]:
         require_free(host, port)
         return host, port or hold_port(host)
     except Unavailable as error:
-        raise StartError(error.message) from error
+        mesh = mesh_on(port)
+        there = f": your mesh of {mesh.model} is there, and `outrider stop --url {mesh.url}` ends it" if mesh else ""
+        raise StartError(f"{error.message}{there}; `--port 0` takes a free port") from error
 
 
 def _grpc_address(settings: SettingsByKind, http_host: str, http_port: int) -> tuple[str, int]:

