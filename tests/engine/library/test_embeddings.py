@@ -24,7 +24,7 @@ PIECES = [
     '{"a": [1, 2]}\n',
     "x",
 ]
-VARIED = [piece * times for piece in PIECES for times in (1, 2, 5, 12, 30)]
+VARIED = [piece * times for piece in PIECES for times in (1, 2, 3, 5, 12)]
 
 
 def pooled_directory(directory: Path, made: Path, **modes: bool) -> Path:
@@ -34,17 +34,15 @@ def pooled_directory(directory: Path, made: Path, **modes: bool) -> Path:
     return made
 
 
-def theirs(
-    directory: Path, ids: list[list[int]], *, mean: bool = False, dtype: torch.dtype = torch.float32
-) -> NDArray[np.float32]:
+def theirs(directory: Path, ids: list[list[int]], *, mean: bool = False) -> NDArray[np.float32]:
     """The embeddings that transformers computes, a text at a time."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from transformers import AutoModel
 
-        model = AutoModel.from_pretrained(directory, dtype=dtype).eval()
+        model = AutoModel.from_pretrained(directory, dtype=torch.float32).eval()
     with torch.inference_mode():
-        states = [model(torch.tensor([each])).last_hidden_state[0].float() for each in ids]
+        states = [model(torch.tensor([each])).last_hidden_state[0] for each in ids]
         pooled = torch.stack([each.mean(0) if mean else each[-1] for each in states])
     return np.asarray(torch.nn.functional.normalize(pooled).numpy())
 
@@ -125,20 +123,21 @@ def test_a_model_in_the_form_of_qwen3_embedding_embeds(directory: Path, tmp_path
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("mode", ["lasttoken", "mean_tokens"])
-def test_a_real_model_s_embeddings_in_bfloat16_are_those_of_transformers(tmp_path: Path, mode: str) -> None:
+def test_a_real_model_s_embeddings_in_bfloat16_are_those_of_transformers_in_float32(tmp_path: Path, mode: str) -> None:
     """TEST_MODEL names the directory of a model."""
     if not (named := os.environ.get("TEST_MODEL", "")):
         pytest.skip("TEST_MODEL names no real model")
     place, real = tmp_path / "model", Path(named)
     place.mkdir()
     for file in real.iterdir():
-        (place / file.name).symlink_to(file)
+        if "manifest" not in file.name:
+            (place / file.name).symlink_to(file)
     (place / "1_Pooling").mkdir()
     (place / "1_Pooling" / "config.json").write_text(json.dumps({f"pooling_mode_{mode}": True}))
     with LLM(place, drafters=(), dtype="bfloat16") as llm:
         made = llm.embed(VARIED)
         ids = [llm.tokenizer.encode(text, parse_special=True) for text in VARIED]
-    others = theirs(real, ids, mean=mode == "mean_tokens", dtype=torch.bfloat16)
+    others = theirs(real, ids, mean=mode == "mean_tokens")
     print(f"{mode}: least cosine {cosines(made, others).min():.6f}")
     assert cosines(made, others).min() >= 0.999
 
