@@ -66,7 +66,8 @@ def test_a_package_of_pythons_works_unmodified(one: Gateway, package: str, reque
 
 
 @pytest.mark.parametrize(
-    ("package", "checks"), [("ai", "ai.js"), ("openai", "openai.js"), ("@anthropic-ai/sdk", "anthropic.js")]
+    ("package", "checks"),
+    [("ai", "ai.js"), ("openai", "openai.js"), ("@anthropic-ai/sdk", "anthropic.js"), ("ollama", "ollama.js")],
 )
 def test_a_package_of_nodes_works_unmodified(one: Gateway, package: str, checks: str) -> None:
     if shutil.which("node") is None or not (PACKAGES / package).exists():

@@ -48,6 +48,7 @@ WITH_KEY = {
     ("POST", "/api/embeddings"),
     ("POST", "/api/show"),
     ("POST", "/completion"),
+    ("POST", "/infill"),
     ("POST", "/apply-template"),
     ("GET", "/api/tags"),
     ("GET", "/api/ps"),

@@ -21,7 +21,13 @@ _PLACE = re.compile(r"messages\[[\w.\[\]]+")
 
 def size(request: pb.EncodeRequest) -> int:
     """Characters of text in ``request``: a measure of the cost of encoding it."""
-    return sum(len(item.text) + len(item.suffix) + _size(item.chat) for item in request.inputs)
+    return sum(len(_whole(item)) + _size(item.chat) for item in request.inputs)
+
+
+def _whole(item: pb.EncodeInput) -> str:
+    """All text of an input that is no chat."""
+    files = (part for file in item.files for part in (file.name, file.text))
+    return "".join((*files, item.text, item.suffix))
 
 
 def _size(chat: pb.Chat) -> int:
@@ -89,10 +95,14 @@ class _Encoder:
         return ids
 
     def _text(self, item: pb.EncodeInput, param: str) -> list[int]:
-        self._refuse_early(item.text + item.suffix, param)
+        self._refuse_early(_whole(item), param)
         if item.HasField("suffix"):
             return self._tokenizer.encode_infill(
-                item.text, item.suffix, parse_special=item.parse_special, add_special=item.add_special
+                item.text,
+                item.suffix,
+                [(file.name, file.text) for file in item.files],
+                parse_special=item.parse_special,
+                add_special=item.add_special,
             )
         return self._tokenizer.encode(item.text, parse_special=item.parse_special, add_special=item.add_special)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import warnings
 from pathlib import Path
@@ -15,6 +16,15 @@ from outrider.engine import LLM, RequestError, SamplingParams, SettingsError
 from outrider.engine.models.pooling import pooling_of
 
 TEXTS = ["def parse_args(", "a", "import os\n" * 40, "def parse_args(argv):\n    return argv"]
+PIECES = [
+    "def f(x):\n    return x\n",
+    "The river is wide. ",
+    "SELECT a FROM b;\n",
+    "Größe, été, 水。",
+    '{"a": [1, 2]}\n',
+    "x",
+]
+VARIED = [piece * times for piece in PIECES for times in (1, 2, 3, 5, 12)]
 
 
 def pooled_directory(directory: Path, made: Path, **modes: bool) -> Path:
@@ -35,6 +45,28 @@ def theirs(directory: Path, ids: list[list[int]], *, mean: bool = False) -> NDAr
         states = [model(torch.tensor([each])).last_hidden_state[0] for each in ids]
         pooled = torch.stack([each.mean(0) if mean else each[-1] for each in states])
     return np.asarray(torch.nn.functional.normalize(pooled).numpy())
+
+
+def embedding_model(directory: Path, tokenizer: Path) -> Path:
+    """A small model with the files and the names of tensors that Qwen3-Embedding has, with random weights."""
+    from transformers import Qwen3Config, Qwen3Model
+
+    torch.manual_seed(3)
+    sizes = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3, "head_dim": 16}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 384, "max_position_embeddings": 512}
+    shutil.copytree(tokenizer, directory, ignore=shutil.ignore_patterns("*manifest*", "*.safetensors", "config.json"))
+    Qwen3Model(Qwen3Config(**sizes, **heads, tie_word_embeddings=True)).save_pretrained(directory)
+    told = json.loads((directory / "config.json").read_text()) | {"architectures": ["Qwen3ForCausalLM"]}
+    (directory / "config.json").write_text(json.dumps(told))
+    (directory / "1_Pooling").mkdir()
+    modes = dict.fromkeys(
+        ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens"), False
+    )
+    named = {f"pooling_mode_{mode}": on for mode, on in (modes | {"lasttoken": True}).items()}
+    (directory / "1_Pooling" / "config.json").write_text(
+        json.dumps({"word_embedding_dimension": 64, **named, "include_prompt": True})
+    )
+    return directory
 
 
 def cosines(ours: NDArray[np.float32], others: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -80,6 +112,34 @@ def test_a_text_may_fill_the_context_and_not_more(llm: LLM) -> None:
     with pytest.raises(RequestError, match="at least one token"):
         llm.embed([[]])
     assert llm.embed([]).shape == (0, 32)
+
+
+def test_a_model_in_the_form_of_qwen3_embedding_embeds(directory: Path, tmp_path: Path) -> None:
+    place = embedding_model(tmp_path / "model", directory)
+    with LLM(place, drafters=()) as llm:
+        ids = [llm.tokenizer.encode(text, parse_special=True) for text in TEXTS]
+        assert cosines(llm.embed(TEXTS), theirs(place, ids)).min() > 0.9999
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("mode", ["lasttoken", "mean_tokens"])
+def test_a_real_model_s_embeddings_in_bfloat16_are_those_of_transformers_in_float32(tmp_path: Path, mode: str) -> None:
+    """TEST_MODEL names the directory of a model."""
+    if not (named := os.environ.get("TEST_MODEL", "")):
+        pytest.skip("TEST_MODEL names no real model")
+    place, real = tmp_path / "model", Path(named)
+    place.mkdir()
+    for file in real.iterdir():
+        if "manifest" not in file.name:
+            (place / file.name).symlink_to(file)
+    (place / "1_Pooling").mkdir()
+    (place / "1_Pooling" / "config.json").write_text(json.dumps({f"pooling_mode_{mode}": True}))
+    with LLM(place, drafters=(), dtype="bfloat16") as llm:
+        made = llm.embed(VARIED)
+        ids = [llm.tokenizer.encode(text, parse_special=True) for text in VARIED]
+    others = theirs(real, ids, mean=mode == "mean_tokens")
+    print(f"{mode}: least cosine {cosines(made, others).min():.6f}")
+    assert cosines(made, others).min() >= 0.999
 
 
 @pytest.mark.parametrize(

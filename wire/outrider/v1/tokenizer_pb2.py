@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1boutrider/v1/tokenizer.proto\x12\x0boutrider.v1\"M\n\rEncodeRequest\x12(\n\x06inputs\x18\x01 \x03(\x0b\x32\x18.outrider.v1.EncodeInput\x12\x12\n\nmax_tokens\x18\x02 \x01(\x05\"\xbd\x01\n\x0b\x45ncodeInput\x12\x0e\n\x04text\x18\x01 \x01(\tH\x00\x12!\n\x04\x63hat\x18\x02 \x01(\x0b\x32\x11.outrider.v1.ChatH\x00\x12\x15\n\rparse_special\x18\x03 \x01(\x08\x12\x13\n\x0b\x61\x64\x64_special\x18\x04 \x01(\x08\x12\x17\n\x0frequire_special\x18\x05 \x03(\t\x12\r\n\x05param\x18\x06 \x01(\t\x12\x13\n\x06suffix\x18\x07 \x01(\tH\x01\x88\x01\x01\x42\x07\n\x05inputB\t\n\x07_suffix\"\xa0\x01\n\x04\x43hat\x12\x15\n\rmessages_json\x18\x01 \x01(\t\x12\x12\n\ntools_json\x18\x02 \x01(\t\x12\x1d\n\x15\x61\x64\x64_generation_prompt\x18\x03 \x01(\x08\x12\x1c\n\x14template_kwargs_json\x18\x04 \x01(\t\x12\x1e\n\x16\x63ontinue_final_message\x18\x05 \x01(\x08\x12\x10\n\x08template\x18\x06 \x01(\t\"<\n\x0e\x45ncodeResponse\x12*\n\x07outputs\x18\x01 \x03(\x0b\x32\x19.outrider.v1.EncodedInput\"\x1b\n\x0c\x45ncodedInput\x12\x0b\n\x03ids\x18\x01 \x01(\x0c\"2\n\rDecodeRequest\x12\x0b\n\x03ids\x18\x01 \x03(\x0c\x12\x14\n\x0ckeep_special\x18\x02 \x01(\x08\"\x1f\n\x0e\x44\x65\x63odeResponse\x12\r\n\x05texts\x18\x01 \x03(\t\"\x1a\n\x18\x44\x65scribeTokenizerRequest\"\xc1\x02\n\x19\x44\x65scribeTokenizerResponse\x12\r\n\x05model\x18\x01 \x01(\t\x12\x12\n\nvocabulary\x18\x02 \x01(\t\x12\x17\n\x0fvocabulary_size\x18\x03 \x01(\x05\x12\x16\n\x0e\x63ontext_length\x18\x04 \x01(\x05\x12\x19\n\x11has_chat_template\x18\x05 \x01(\x08\x12\x15\n\reos_token_ids\x18\x06 \x03(\x05\x12Q\n\x0especial_tokens\x18\x07 \x03(\x0b\x32\x39.outrider.v1.DescribeTokenizerResponse.SpecialTokensEntry\x12\x15\n\rchat_template\x18\x08 \x01(\t\x1a\x34\n\x12SpecialTokensEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x32\xec\x01\n\tTokenizer\x12\x41\n\x06\x45ncode\x12\x1a.outrider.v1.EncodeRequest\x1a\x1b.outrider.v1.EncodeResponse\x12\x41\n\x06\x44\x65\x63ode\x12\x1a.outrider.v1.DecodeRequest\x1a\x1b.outrider.v1.DecodeResponse\x12Y\n\x08\x44\x65scribe\x12%.outrider.v1.DescribeTokenizerRequest\x1a&.outrider.v1.DescribeTokenizerResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1boutrider/v1/tokenizer.proto\x12\x0boutrider.v1\"M\n\rEncodeRequest\x12(\n\x06inputs\x18\x01 \x03(\x0b\x32\x18.outrider.v1.EncodeInput\x12\x12\n\nmax_tokens\x18\x02 \x01(\x05\"\x8f\x02\n\x0b\x45ncodeInput\x12\x0e\n\x04text\x18\x01 \x01(\tH\x00\x12!\n\x04\x63hat\x18\x02 \x01(\x0b\x32\x11.outrider.v1.ChatH\x00\x12\x15\n\rparse_special\x18\x03 \x01(\x08\x12\x13\n\x0b\x61\x64\x64_special\x18\x04 \x01(\x08\x12\x17\n\x0frequire_special\x18\x05 \x03(\t\x12\r\n\x05param\x18\x06 \x01(\t\x12\x13\n\x06suffix\x18\x07 \x01(\tH\x01\x88\x01\x01\x12,\n\x05\x66iles\x18\x08 \x03(\x0b\x32\x1d.outrider.v1.EncodeInput.File\x1a\"\n\x04\x46ile\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\tB\x07\n\x05inputB\t\n\x07_suffix\"\xa0\x01\n\x04\x43hat\x12\x15\n\rmessages_json\x18\x01 \x01(\t\x12\x12\n\ntools_json\x18\x02 \x01(\t\x12\x1d\n\x15\x61\x64\x64_generation_prompt\x18\x03 \x01(\x08\x12\x1c\n\x14template_kwargs_json\x18\x04 \x01(\t\x12\x1e\n\x16\x63ontinue_final_message\x18\x05 \x01(\x08\x12\x10\n\x08template\x18\x06 \x01(\t\"<\n\x0e\x45ncodeResponse\x12*\n\x07outputs\x18\x01 \x03(\x0b\x32\x19.outrider.v1.EncodedInput\"\x1b\n\x0c\x45ncodedInput\x12\x0b\n\x03ids\x18\x01 \x01(\x0c\"2\n\rDecodeRequest\x12\x0b\n\x03ids\x18\x01 \x03(\x0c\x12\x14\n\x0ckeep_special\x18\x02 \x01(\x08\"\x1f\n\x0e\x44\x65\x63odeResponse\x12\r\n\x05texts\x18\x01 \x03(\t\"\x1a\n\x18\x44\x65scribeTokenizerRequest\"\xc1\x02\n\x19\x44\x65scribeTokenizerResponse\x12\r\n\x05model\x18\x01 \x01(\t\x12\x12\n\nvocabulary\x18\x02 \x01(\t\x12\x17\n\x0fvocabulary_size\x18\x03 \x01(\x05\x12\x16\n\x0e\x63ontext_length\x18\x04 \x01(\x05\x12\x19\n\x11has_chat_template\x18\x05 \x01(\x08\x12\x15\n\reos_token_ids\x18\x06 \x03(\x05\x12Q\n\x0especial_tokens\x18\x07 \x03(\x0b\x32\x39.outrider.v1.DescribeTokenizerResponse.SpecialTokensEntry\x12\x15\n\rchat_template\x18\x08 \x01(\t\x1a\x34\n\x12SpecialTokensEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x32\xec\x01\n\tTokenizer\x12\x41\n\x06\x45ncode\x12\x1a.outrider.v1.EncodeRequest\x1a\x1b.outrider.v1.EncodeResponse\x12\x41\n\x06\x44\x65\x63ode\x12\x1a.outrider.v1.DecodeRequest\x1a\x1b.outrider.v1.DecodeResponse\x12Y\n\x08\x44\x65scribe\x12%.outrider.v1.DescribeTokenizerRequest\x1a&.outrider.v1.DescribeTokenizerResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,23 +36,25 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ENCODEREQUEST']._serialized_start=44
   _globals['_ENCODEREQUEST']._serialized_end=121
   _globals['_ENCODEINPUT']._serialized_start=124
-  _globals['_ENCODEINPUT']._serialized_end=313
-  _globals['_CHAT']._serialized_start=316
-  _globals['_CHAT']._serialized_end=476
-  _globals['_ENCODERESPONSE']._serialized_start=478
-  _globals['_ENCODERESPONSE']._serialized_end=538
-  _globals['_ENCODEDINPUT']._serialized_start=540
-  _globals['_ENCODEDINPUT']._serialized_end=567
-  _globals['_DECODEREQUEST']._serialized_start=569
-  _globals['_DECODEREQUEST']._serialized_end=619
-  _globals['_DECODERESPONSE']._serialized_start=621
-  _globals['_DECODERESPONSE']._serialized_end=652
-  _globals['_DESCRIBETOKENIZERREQUEST']._serialized_start=654
-  _globals['_DESCRIBETOKENIZERREQUEST']._serialized_end=680
-  _globals['_DESCRIBETOKENIZERRESPONSE']._serialized_start=683
-  _globals['_DESCRIBETOKENIZERRESPONSE']._serialized_end=1004
-  _globals['_DESCRIBETOKENIZERRESPONSE_SPECIALTOKENSENTRY']._serialized_start=952
-  _globals['_DESCRIBETOKENIZERRESPONSE_SPECIALTOKENSENTRY']._serialized_end=1004
-  _globals['_TOKENIZER']._serialized_start=1007
-  _globals['_TOKENIZER']._serialized_end=1243
+  _globals['_ENCODEINPUT']._serialized_end=395
+  _globals['_ENCODEINPUT_FILE']._serialized_start=341
+  _globals['_ENCODEINPUT_FILE']._serialized_end=375
+  _globals['_CHAT']._serialized_start=398
+  _globals['_CHAT']._serialized_end=558
+  _globals['_ENCODERESPONSE']._serialized_start=560
+  _globals['_ENCODERESPONSE']._serialized_end=620
+  _globals['_ENCODEDINPUT']._serialized_start=622
+  _globals['_ENCODEDINPUT']._serialized_end=649
+  _globals['_DECODEREQUEST']._serialized_start=651
+  _globals['_DECODEREQUEST']._serialized_end=701
+  _globals['_DECODERESPONSE']._serialized_start=703
+  _globals['_DECODERESPONSE']._serialized_end=734
+  _globals['_DESCRIBETOKENIZERREQUEST']._serialized_start=736
+  _globals['_DESCRIBETOKENIZERREQUEST']._serialized_end=762
+  _globals['_DESCRIBETOKENIZERRESPONSE']._serialized_start=765
+  _globals['_DESCRIBETOKENIZERRESPONSE']._serialized_end=1086
+  _globals['_DESCRIBETOKENIZERRESPONSE_SPECIALTOKENSENTRY']._serialized_start=1034
+  _globals['_DESCRIBETOKENIZERRESPONSE_SPECIALTOKENSENTRY']._serialized_end=1086
+  _globals['_TOKENIZER']._serialized_start=1089
+  _globals['_TOKENIZER']._serialized_end=1325
 # @@protoc_insertion_point(module_scope)

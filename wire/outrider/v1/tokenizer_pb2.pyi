@@ -15,7 +15,14 @@ class EncodeRequest(_message.Message):
     def __init__(self, inputs: _Optional[_Iterable[_Union[EncodeInput, _Mapping]]] = ..., max_tokens: _Optional[int] = ...) -> None: ...
 
 class EncodeInput(_message.Message):
-    __slots__ = ("text", "chat", "parse_special", "add_special", "require_special", "param", "suffix")
+    __slots__ = ("text", "chat", "parse_special", "add_special", "require_special", "param", "suffix", "files")
+    class File(_message.Message):
+        __slots__ = ("name", "text")
+        NAME_FIELD_NUMBER: _ClassVar[int]
+        TEXT_FIELD_NUMBER: _ClassVar[int]
+        name: str
+        text: str
+        def __init__(self, name: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
     TEXT_FIELD_NUMBER: _ClassVar[int]
     CHAT_FIELD_NUMBER: _ClassVar[int]
     PARSE_SPECIAL_FIELD_NUMBER: _ClassVar[int]
@@ -23,6 +30,7 @@ class EncodeInput(_message.Message):
     REQUIRE_SPECIAL_FIELD_NUMBER: _ClassVar[int]
     PARAM_FIELD_NUMBER: _ClassVar[int]
     SUFFIX_FIELD_NUMBER: _ClassVar[int]
+    FILES_FIELD_NUMBER: _ClassVar[int]
     text: str
     chat: Chat
     parse_special: bool
@@ -30,7 +38,8 @@ class EncodeInput(_message.Message):
     require_special: _containers.RepeatedScalarFieldContainer[str]
     param: str
     suffix: str
-    def __init__(self, text: _Optional[str] = ..., chat: _Optional[_Union[Chat, _Mapping]] = ..., parse_special: _Optional[bool] = ..., add_special: _Optional[bool] = ..., require_special: _Optional[_Iterable[str]] = ..., param: _Optional[str] = ..., suffix: _Optional[str] = ...) -> None: ...
+    files: _containers.RepeatedCompositeFieldContainer[EncodeInput.File]
+    def __init__(self, text: _Optional[str] = ..., chat: _Optional[_Union[Chat, _Mapping]] = ..., parse_special: _Optional[bool] = ..., add_special: _Optional[bool] = ..., require_special: _Optional[_Iterable[str]] = ..., param: _Optional[str] = ..., suffix: _Optional[str] = ..., files: _Optional[_Iterable[_Union[EncodeInput.File, _Mapping]]] = ...) -> None: ...
 
 class Chat(_message.Message):
     __slots__ = ("messages_json", "tools_json", "add_generation_prompt", "template_kwargs_json", "continue_final_message", "template")

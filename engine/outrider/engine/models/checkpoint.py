@@ -14,6 +14,8 @@ from torch import Tensor
 
 _SINGLE = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
+_PREFIX, _BARE = "model.", "embed_tokens.weight"
+"""What models without a head leave out of the names of their tensors, such as those of Qwen3-Embedding."""
 _DTYPES = ("F32", "BF16", "F16")
 
 
@@ -54,7 +56,9 @@ class Checkpoint:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._files: dict[Path, Any] = {}
-        self._places = self._sharded() if (directory / _INDEX).is_file() else self._single()
+        places = self._sharded() if (directory / _INDEX).is_file() else self._single()
+        self._left_out = _PREFIX if _BARE in places else ""
+        self._places = {self._left_out + name: path for name, path in places.items()}
         self._taken: set[str] = set()
 
     @property
@@ -74,7 +78,7 @@ class Checkpoint:
         """A tensor of ``shape`` as it is stored, in one of ``dtypes`` as safetensors names them; else `ModelError`."""
         path = self._place(name)
         self._taken.add(name)
-        slice_ = self._open(path).get_slice(name)
+        slice_ = self._open(path).get_slice(name.removeprefix(self._left_out))
         if list(slice_.get_shape()) != list(shape):
             actual = slice_.get_shape()
             raise ModelError(f"{path}: {name} has shape {actual}; by config.json it must be {list(shape)}")
@@ -84,7 +88,7 @@ class Checkpoint:
 
     def stored(self, name: str) -> Tensor:
         """A tensor as it is stored; it does not count as taken."""
-        tensor: Tensor = self._open(self._place(name)).get_tensor(name)
+        tensor: Tensor = self._open(self._place(name)).get_tensor(name.removeprefix(self._left_out))
         return tensor
 
     def finish(self, ignored: Iterable[str] = ()) -> None:

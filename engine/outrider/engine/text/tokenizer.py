@@ -171,17 +171,26 @@ class Tokenizer:
         return [e.ids for e in encoder.encode_batch_fast(list(texts), add_special_tokens=add_special)]
 
     def encode_infill(
-        self, prefix: str, suffix: str, *, parse_special: bool = False, add_special: bool = True
+        self,
+        prefix: str,
+        suffix: str,
+        files: Sequence[tuple[str, str]] = (),
+        *,
+        parse_special: bool = False,
+        add_special: bool = True,
     ) -> list[int]:
         """Ids of a prompt for the text between ``prefix`` and ``suffix``, each encoded as `encode` does.
 
-        `TextError` for a model without tokens for that.
+        Other ``files`` of the repository, each a name and a text, stand in front of it. `TextError` for a model without
+        tokens for that.
         """
         if self.infill is None:
             raise TextError("this model has no tokens for a prompt with a suffix")
         before = self.encode(prefix, parse_special=parse_special, add_special=False)
         after = self._encode_inside(suffix, parse_special)
-        return [*self.encode("", add_special=add_special), *self.infill.around(before, after)]
+        named = [f"{name or 'file'}\n{text}" for name, text in (*files, ("", "")) if files]
+        ahead = self.infill.separated(self.encode_batch(named, add_special=False))
+        return [*self.encode("", add_special=add_special), *ahead, *self.infill.around(before, after)]
 
     def _encode_inside(self, text: str, parse_special: bool) -> list[int]:
         """Ids of a text that others precede: without the space that SentencePiece puts before a text."""

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from outrider.gateway.errors import PromptRefused
 from outrider.gateway.filters.chain import Chain
-from outrider.gateway.request.generation import Messages, Prompt, Tokens
+from outrider.gateway.request.generation import File, Messages, Prompt, Tokens
 from outrider.mesh.errors import InvalidRequest
 
 _ARGUMENTS = "arguments"
@@ -35,9 +35,9 @@ async def filter_prompt(chain: Chain, prompt: Prompt) -> Prompt:
         template = prompt.template and await read(prompt.template)
         json_text = msgspec.json.encode(messages).decode()
         return msgspec.structs.replace(prompt, json=json_text, variables=variables, template=template)
-    return msgspec.structs.replace(
-        prompt, text=await read(prompt.text), suffix=prompt.suffix and await read(prompt.suffix)
-    )
+    files = tuple([File(await read(file.text), await read(file.filename)) for file in prompt.files])
+    suffix = prompt.suffix and await read(prompt.suffix)
+    return msgspec.structs.replace(prompt, text=await read(prompt.text), suffix=suffix, files=files)
 
 
 async def _filter_texts(read: _Read, value: Any, *, keys: bool) -> Any:

@@ -88,4 +88,5 @@ def _input(prompt: Text | Messages) -> pb.EncodeInput:
         parse_special=parse,
         param=prompt.param,
         suffix=prompt.suffix,
+        files=[pb.EncodeInput.File(name=file.filename, text=file.text) for file in prompt.files],
     )

@@ -36,12 +36,20 @@ def choice_seed(seed: int, choice: int) -> int:
     return (mixed ^ (mixed >> 31)) >> 11
 
 
+class File(msgspec.Struct, frozen=True):
+    """A text that stands in front of a prompt with a suffix, with its name."""
+
+    text: str
+    filename: str = ""
+
+
 class Text(msgspec.Struct, frozen=True):
     """A prompt of plain text.
 
     With ``add_special``, the tokenizer adds its special tokens, often a beginning-of-text token. With
     ``parse_special``, names of special tokens in the text become those tokens; None uses the caller's setting. A text
-    that is no prompt has a ``param``, its name in errors. The answer to a prompt with a ``suffix`` stands between them.
+    that is no prompt has a ``param``, its name in errors. The answer to a prompt with a ``suffix`` stands between them,
+    behind the ``files``.
     """
 
     text: str
@@ -49,6 +57,7 @@ class Text(msgspec.Struct, frozen=True):
     parse_special: bool | None = None
     param: str = ""
     suffix: str | None = None
+    files: tuple[File, ...] = ()
 
 
 class Messages(msgspec.Struct, frozen=True):

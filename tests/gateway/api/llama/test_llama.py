@@ -68,9 +68,10 @@ async def test_tokens_texts_and_templates_go_both_ways(http: httpx.AsyncClient) 
     [
         ({}, "prompt is required"),
         ({"prompt": ["a", "b"]}, "prompt must be a string or an array of token ids, not several"),
-        ({"prompt": "a", "n_predict": 0}, "n_predict must be at least 1"),
+        ({"prompt": "a", "n_predict": -3}, "n_predict must be an integer of at least"),
+        ({"prompt": "a", "n_probs": 2}, "n_probs is not supported"),
         ({"prompt": "a", "temperature": -1}, "temperature must be a number from 0 to 100"),
-        ({"prompt": "a", "grammar": 'root ::= "a"', "json_schema": {}}, "exactly one of"),
+        ({"prompt": "a", "grammar": 'root ::= "a"', "json_schema": {}}, "json_schema and grammar both say"),
     ],
 )
 async def test_a_wrong_body_is_refused(http: httpx.AsyncClient, body: dict[str, Any], message: str) -> None:

@@ -67,6 +67,18 @@ async def test_a_raw_prompt_is_a_completion_and_another_a_chat(http: httpx.Async
     assert "".join(line["response"] for line in told) == chat["message"]["content"]
 
 
+async def test_options_are_all_that_completions_honour(http: httpx.AsyncClient) -> None:
+    (token,) = (await posted(http, "/v1/tokenize", prompt="a", add_special_tokens=False))["tokens"]
+    options = {"num_predict": 3, "repeat_last_n": 8, "logit_bias": {str(token): 100}, "seed": -1}
+    asked: Any = {"model": MODEL, "options": options, "stream": False}
+    assert (await posted(http, "/api/generate", **asked, prompt="b", raw=True))["response"] == "aaa"
+    assert (await posted(http, "/api/chat", **asked, messages=SAID))["message"]["content"] == "aaa"
+    bound = {"num_predict": -2, "grammar": 'root ::= "yes" | "no"', "n": 2}
+    answer = await http.post("/api/chat", json={"model": MODEL, "messages": SAID, "options": bound, "stream": False})
+    assert answer.json()["message"]["content"] in ("yes", "no")
+    assert answer.headers["x-outrider-ignored"] == "options.n"
+
+
 async def test_formats_hold(http: httpx.AsyncClient) -> None:
     schema = {"type": "object", "properties": {"a": {"enum": ["x", "y"]}}, "required": ["a"]}
     schema["additionalProperties"] = False

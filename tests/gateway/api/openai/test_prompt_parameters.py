@@ -9,36 +9,20 @@ from typing import Any
 import httpx
 import pytest
 from outrider.engine.text import Tokenizer
-from tokenizers import AddedToken
 
-from tests.engine.text.makers import CHATML, byte_level, write
-from tests.gateway.parameters import INFILLING
-from tests.gateway.stack import MODEL, Stack, stack
-from tests.toy_model import save_toy
+from tests.gateway.filling import CONTEXT, SEPARATOR, filling
+from tests.gateway.stack import MODEL, Stack
 
 pytestmark = pytest.mark.timeout(300)
 
-CONTEXT = 512
 PROMPT = "def parse_args(argv):\n    return argv[1:]\n"
 LONG = PROMPT * 60
 CHAT = [{"role": "user", "content": "def f("}, {"role": "assistant", "content": "class "}]
-SEPARATOR = "<|file_sep|>"
 
 
 @pytest.fixture(scope="module")
 def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """A mesh whose model fills in before suffixes, and whose gateway takes templates of requests."""
-    directory, made = tmp_path_factory.mktemp("models") / "toy", byte_level()
-    made.add_tokens([AddedToken(mark, special=False, normalized=False) for mark in (*INFILLING, SEPARATOR)])
-    save_toy(directory, made.get_vocab_size(), context=CONTEXT)
-    config = json.loads((directory / "config.json").read_text()) | {"eos_token_id": 0}
-    write(directory, made, chat_template=CHATML)
-    (directory / "config.json").write_text(json.dumps(config))
-    with stack(directory, tmp_path_factory.mktemp("logs"), stores=True) as started:
-        started.add("gateway", port=started.port, nats_door="false", chat_templates="true")
-        started.add_model("tokenizer")
-        started.add_model("verifier", instance="verifier", drafters='["ngram", "suffix"]')
-        started.wait_ready()
+    with filling(tmp_path_factory) as started:
         yield started
 
 

@@ -76,7 +76,7 @@ _COUNTED = ("POST", "PUT")
 """Methods of requests that make services compute, and so count toward the limit on requests."""
 _GUARDED = (
     *("/v1/", "/v2/", "/api/", "/admin/", "/tokenize", "/detokenize", "/rerank", "/score"),
-    *("/completion", "/apply-template", "/props"),
+    *("/completion", "/infill", "/apply-template", "/props"),
 )
 
 

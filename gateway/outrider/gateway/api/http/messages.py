@@ -196,7 +196,9 @@ def lingers_after_disconnect(request: Request) -> bool:
     return value == "continue"
 
 
-def json_response(value: msgspec.Struct, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+def json_response(
+    value: msgspec.Struct | dict[str, Any], status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
     """``value`` as a JSON answer."""
     return Response(msgspec.json.encode(value), status, dict(headers or {}), _JSON)
 

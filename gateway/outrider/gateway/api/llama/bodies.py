@@ -6,61 +6,74 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
-from outrider.gateway.api.ollama.bodies import Options
 from outrider.gateway.api.openai.bodies import CompletionBody
 from outrider.gateway.api.openai.timings import Timings
-from outrider.gateway.api.schema.parameters import UnsupportedParameters
+from outrider.gateway.api.schema import unsupported
+from outrider.gateway.api.schema.generation import AnswerBody
+from outrider.gateway.api.schema.parameters import ANY, UNBOUNDED
 from outrider.gateway.api.schema.prompts import TemplateKwargs
-from outrider.gateway.api.schema.structure import StructuredOutputs
-from outrider.gateway.request.generation import Generation
+from outrider.gateway.request.generation import File, Generation
 from outrider.mesh.errors import InvalidRequest
 from outrider.wire.bounds import Flag
+from outrider.wire.sampling import Length
 
 _PROMPT = "a string or an array of token ids"
-_IDLE = (
-    "cache_prompt",
-    "id_slot",
-    "n_keep",
-    "n_probs",
-    "samplers",
-    "response_fields",
-    "timings_per_token",
-    "t_max_prompt_ms",
-    "t_max_predict_ms",
+_String = Annotated[str, Meta(description="a string")]
+_FILES = "an array of up to 1024 objects with a text, and a filename"
+_IDLE = ("n_indent", "t_max_prompt_ms", "t_max_predict_ms", "timings_per_token")
+COMPLETION = msgspec.structs.replace(
+    unsupported.COMPLETION,
+    altering={name: values for name, values in unsupported.COMPLETION.altering.items() if name not in _IDLE},
+    idle={**unsupported.COMPLETION.idle, **dict.fromkeys(_IDLE, ANY)},
 )
-COMPLETION = UnsupportedParameters(altering={"image_data": ([],), "num_predict": ()}, idle=dict.fromkeys(_IDLE, ()))
 
 
-class CompletionRequest(Options, frozen=True, kw_only=True):
-    """Body of ``POST /completion``; a negative ``n_predict`` leaves the length to the model and its context."""
+class CompletionRequest(AnswerBody, frozen=True, kw_only=True):
+    """Body of ``POST /completion``; the whole answer has only the ``response_fields``, unless there are none."""
 
     prompt: Annotated[str | list[Any], Meta(description=_PROMPT)]
-    n_predict: int = -1
-    seed: Annotated[int, Meta(ge=-1, description="an integer of at least -1 (-1 for any)")] | None = None
-    stream: Flag = False
-    return_tokens: Flag = False
-    grammar: str = ""
-    json_schema: dict[str, Any] | None = None
-    model: Annotated[str, Meta(min_length=1, description="the name of a model")] | None = None
+    max_tokens: Length | None = UNBOUNDED
+    response_fields: Annotated[tuple[str, ...], Meta(max_length=64, description="an array of up to 64 strings")] = ()
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """The parameters of the completion: where no token is asked for, the one behind the prompt is computed."""
+        return super().asked | {"max_tokens": 1 if self.silent else self.max_tokens}
+
+    @property
+    def silent(self) -> bool:
+        """Whether the prompt is to be computed for later requests, with no answer."""
+        return self.max_tokens == 0
 
     def completion(self) -> CompletionBody:
-        """The completion that this asks for; raises `InvalidRequest`."""
-        if self.n_predict == 0:
-            raise InvalidRequest("n_predict must be at least 1, or below 0 for any length", param="n_predict")
-        form = None
-        if self.grammar or self.json_schema is not None:
-            form = StructuredOutputs(json=self.json_schema, grammar=self.grammar or None)
-        asked = self.parameters() | {"seed": None if self.seed == -1 else self.seed}
-        asked["max_tokens"] = self.n_predict if self.n_predict > 0 else None
-        return CompletionBody(prompt=self.prompt, model=self.model, structured_outputs=form, **asked)
+        """The completion that this asks for."""
+        return CompletionBody(prompt=self.prompt, **self.asked)
 
     def generation(self, body: CompletionBody) -> Generation:
-        """The generation of ``body``, as long as the context allows if the length is left to the model."""
+        """The generation of ``body``, which is that of `completion`; raises `InvalidRequest` for several prompts."""
         made = body.generation()
         if made.more:
             raise InvalidRequest(f"prompt must be {_PROMPT}, not several", param="prompt")
-        sampling = msgspec.structs.replace(made.sampling, max_tokens=body.max_tokens)
-        return msgspec.structs.replace(made, sampling=sampling)
+        return made
+
+
+class InfillRequest(CompletionRequest, frozen=True, kw_only=True):
+    """Body of ``POST /infill``: a completion of ``input_prefix`` and ``prompt`` in front of ``input_suffix``."""
+
+    input_prefix: _String
+    input_suffix: _String
+    input_extra: Annotated[tuple[File, ...], Meta(max_length=1024, description=_FILES)] = ()
+    prompt: _String = ""
+
+    def completion(self) -> CompletionBody:
+        """The completion, in which no text is a special token."""
+        whole = self.input_prefix + self.prompt
+        return CompletionBody(prompt=whole, suffix=self.input_suffix, parse_special_tokens=False, **self.asked)
+
+    def generation(self, body: CompletionBody) -> Generation:
+        """The generation of ``body``, with the files of ``input_extra`` in front of its prompt."""
+        made = body.generation()
+        return msgspec.structs.replace(made, prompt=msgspec.structs.replace(made.prompt, files=self.input_extra))
 
 
 class TemplateRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +106,7 @@ class CompletionPart(msgspec.Struct, omit_defaults=True):
     tokens_predicted: int | None = None
     tokens_evaluated: int | None = None
     tokens_cached: int | None = None
+    truncated: bool | None = None
     timings: Timings | None = None
 
 

@@ -7,49 +7,20 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 from outrider.gateway.api.openai.bodies import ChatBody, CompletionBody
-from outrider.gateway.api.schema.parameters import UnsupportedParameters, convert, read
-from outrider.gateway.api.schema.structure import JsonObjectFormat, JsonSchemaFormat, NamedSchema, StructuredOutputs
+from outrider.gateway.api.schema import unsupported
+from outrider.gateway.api.schema.generation import AnswerBody
+from outrider.gateway.api.schema.parameters import ANY, UNBOUNDED, UnsupportedParameters, convert, read
+from outrider.gateway.api.schema.structure import JsonObjectFormat, JsonSchemaFormat, NamedSchema
 from outrider.gateway.api.schema.tools import Tool
-from outrider.mesh.errors import InvalidRequest
-from outrider.wire.bounds import Flag, numbers, numbers_above
-from outrider.wire.sampling import Seed
+from outrider.wire.bounds import Flag
 
 _LATEST = ":latest"
 _IDLE: dict[str, tuple[Any, ...]] = {"keep_alive": ()}
-OPTIONS = UnsupportedParameters(idle=dict.fromkeys(("num_ctx", "num_batch", "num_gpu", "num_thread", "num_keep"), ()))
+_HOW = dict.fromkeys(("num_batch", "num_gpu", "num_thread", "use_mmap"), ANY)
+OPTIONS = msgspec.structs.replace(unsupported.CHAT, idle={**unsupported.CHAT.idle, **_HOW})
 CHAT = UnsupportedParameters(idle=_IDLE)
-GENERATE = UnsupportedParameters(
-    altering={"images": ([],), "suffix": ("",), "template": ("",), "context": ([],)}, idle=_IDLE
-)
+GENERATE = UnsupportedParameters(altering={"images": ([],), "template": ("",), "context": ([],)}, idle=_IDLE)
 EMBED = UnsupportedParameters(altering={"truncate": (True, False)}, idle=_IDLE | {"options": ({},)})
-_FIELDS = ("temperature", "top_p", "top_k", "min_p", "seed", "frequency_penalty", "presence_penalty")
-
-
-class Options(msgspec.Struct, frozen=True):
-    """``options``; a negative ``num_predict`` leaves the length to the model and its context."""
-
-    num_predict: int | None = None
-    temperature: Annotated[float, numbers(0, 100)] | None = None
-    top_p: Annotated[float, numbers_above(0, 1)] | None = None
-    top_k: Annotated[int, Meta(ge=0, description="an integer of at least 0 (0 keeps all)")] | None = None
-    min_p: Annotated[float, numbers(0, 1)] | None = None
-    seed: Seed | None = None
-    stop: str | tuple[str, ...] = ()
-    repeat_penalty: Annotated[float, numbers_above(0, 100)] | None = None
-    frequency_penalty: Annotated[float, numbers(-2, 2)] = 0.0
-    presence_penalty: Annotated[float, numbers(-2, 2)] = 0.0
-
-    def parameters(self) -> dict[str, Any]:
-        """The parameters of a chat or a completion."""
-        given = {name: getattr(self, name) for name in _FIELDS}
-        most = self.num_predict
-        if most == 0:
-            raise InvalidRequest("options.num_predict must be at least 1, or below 0 for any length", param="options")
-        return given | {
-            "max_tokens": None if most is None or most < 0 else most,
-            "repetition_penalty": self.repeat_penalty,
-            "stop": self.stop,
-        }
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -89,19 +60,17 @@ class GenerationBody(msgspec.Struct, frozen=True, kw_only=True):
 
     def _shared(self, ignored: list[str] | None) -> dict[str, Any]:
         names: list[str] | None = None if ignored is None else []
-        options = read(self.options, Options, OPTIONS, names)
+        options = read(self.options, AnswerBody, OPTIONS, names)
         if ignored is not None:
             ignored += [f"options.{name}" for name in names or ()]
-        return options.parameters() | {"model": named(self.model), "stream": self.stream}
+        form: JsonObjectFormat | JsonSchemaFormat | None = JsonObjectFormat() if self.format else None
+        if isinstance(self.format, dict):
+            form = JsonSchemaFormat(NamedSchema("answer", self.format))
+        return options.asked | {"model": named(self.model), "stream": self.stream, "response_format": form}
 
     def _chat(self, messages: list[dict[str, Any]], ignored: list[str] | None, **more: Any) -> ChatBody:
-        form: JsonObjectFormat | JsonSchemaFormat | None = None
-        if self.format:
-            schema = self.format if isinstance(self.format, dict) else None
-            form = JsonObjectFormat() if schema is None else JsonSchemaFormat(NamedSchema("answer", schema))
         return ChatBody(
             messages=messages,
-            response_format=form,
             enable_thinking=None if self.think is None else bool(self.think),
             reasoning_effort=self.think if isinstance(self.think, str) else None,
             **self._shared(ignored),
@@ -128,25 +97,24 @@ class ChatRequest(GenerationBody, frozen=True, kw_only=True):
 
 
 class GenerateRequest(GenerationBody, frozen=True, kw_only=True):
-    """Body of ``POST /api/generate``: a chat of one message, or a completion if it is ``raw``."""
+    """Body of ``POST /api/generate``: a chat of one message, or a completion if it is ``raw`` or has a ``suffix``."""
 
     prompt: str = ""
+    suffix: str = ""
     system: str = ""
     raw: Flag = False
 
     @property
     def empty(self) -> bool:
         """Whether there is no prompt."""
-        return not self.prompt
+        return not self.prompt and not self.suffix
 
     def openai(self, ignored: list[str] | None) -> ChatBody | CompletionBody:
         """The chat or the completion."""
-        if self.raw:
-            form = None
-            if self.format:
-                schema = self.format if isinstance(self.format, dict) else None
-                form = StructuredOutputs(json_object=True) if schema is None else StructuredOutputs(json=schema)
-            return CompletionBody(prompt=self.prompt, structured_outputs=form, **self._shared(ignored))
+        if self.raw or self.suffix:
+            asked = self._shared(ignored)
+            asked["max_tokens"] = asked["max_tokens"] or UNBOUNDED
+            return CompletionBody(prompt=self.prompt, suffix=self.suffix or None, **asked)
         system = [{"role": "system", "content": self.system}] if self.system else []
         return self._chat([*system, {"role": "user", "content": self.prompt}], ignored)
 

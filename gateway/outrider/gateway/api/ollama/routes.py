@@ -35,7 +35,6 @@ from outrider.gateway.api.ollama.json_types import (
 )
 from outrider.gateway.api.ollama.lines import Line, LineWriter, failure, lifeline, loaded, now
 from outrider.gateway.api.openai.answers import Shape, encode_shape
-from outrider.gateway.api.openai.bodies import CompletionBody
 from outrider.gateway.api.openai.routes import collect
 from outrider.gateway.api.own.readiness import Version
 from outrider.gateway.api.schema.headers import with_routing_headers, with_timeout_header
@@ -52,6 +51,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+_FILLING = "{{ .Prompt }}{{ .Suffix }}"
+"""A template in which clients see that the model fills in between texts."""
 T = TypeVar("T", bound=msgspec.Struct)
 
 
@@ -98,9 +99,6 @@ class OllamaRoutes:
         note_unenforced([*asked.unenforced], ignored)
         shape = asked.shape(announce(request, ignored))
         generation = with_routing_headers(with_timeout_header(asked, request).generation(), request)
-        if isinstance(asked, CompletionBody) and asked.max_tokens is None:
-            sampling = msgspec.structs.replace(generation.sampling, max_tokens=None)
-            generation = msgspec.structs.replace(generation, sampling=sampling)
         starting = self._generations.start(
             request.state.request_id,
             generation,
@@ -151,12 +149,14 @@ class OllamaRoutes:
             raise InvalidRequest("model is required: the name of a model", param="model")
         served = await self._generations.find(named(name), request.state.admission.caller)
         can = ["completion", "tools", "embedding", *(["thinking"] if served.thoughts is not None else [])]
+        fills = served.infill_ends is not None
         info: dict[str, str | int] = {
             "general.architecture": "outrider",
             "general.basename": served.name,
             "outrider.context_length": served.context_length,
         }
-        return json_response(Shown(info, can, now()))
+        shown = Shown(info, [*can, *(["insert"] if fills else [])], now(), template=_FILLING if fills else "")
+        return json_response(shown)
 
     async def _tags(self, request: Request) -> Response:
         return json_response(Tags([_tag(served) for served in self._visible(request)]))

@@ -9,18 +9,15 @@ import msgspec
 from msgspec import Meta
 from outrider.gateway.api.openai.answers import Shape
 from outrider.gateway.api.openai.prompt_logprobs import Wanted
-from outrider.gateway.api.schema.generation import GenerationBody
+from outrider.gateway.api.schema.generation import AnswerBody
 from outrider.gateway.api.schema.ignored import note_part, shown_names
 from outrider.gateway.api.schema.json_schemas import note_unenforced
 from outrider.gateway.api.schema.parameters import UNBOUNDED, read
 from outrider.gateway.api.schema.prompts import MOST_PROMPTS, PROMPTS, TemplateKwargs, chat, prompts
 from outrider.gateway.api.schema.structure import (
     STRUCTURES,
-    GrammarText,
-    JsonSchema,
     JsonSchemaFormat,
     ResponseFormat,
-    Texts,
     format_structure,
     merged_structure,
 )
@@ -29,7 +26,7 @@ from outrider.gateway.api.schema.tools import Tool, ToolChoice, read_call_rules,
 from outrider.gateway.api.schema.unsupported import CHAT, COMPLETION
 from outrider.gateway.request.generation import CallRules, Generation, Prompt, Structure, Tokens, choice_seed
 from outrider.mesh.errors import InvalidRequest
-from outrider.wire.bounds import INT32, Count, Flag, integers
+from outrider.wire.bounds import Count, Flag, integers
 from outrider.wire.sampling import Length, Logprobs
 
 MOST_CHOICES = MOST_PROMPTS
@@ -46,23 +43,15 @@ class StreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     include_obfuscation: bool = False
 
 
-class Body(GenerationBody, frozen=True, kw_only=True, dict=True):
+class Body(AnswerBody, frozen=True, kw_only=True, dict=True):
     """The parameters that completions and chats share."""
 
-    max_tokens: Count | None = None
     max_completion_tokens: Count | None = None
     n: Annotated[int, integers(1, MOST_CHOICES)] = 1
     prompt_logprobs: Logprobs | None = None
     timings_per_token: Flag = False
     response_format: ResponseFormat | None = None
     stream_options: Annotated[StreamOptions, Meta(description='an object like {"include_usage": true}')] | None = None
-    grammar: GrammarText | None = None
-    json_schema: JsonSchema | None = None
-    guided_json: JsonSchema | None = None
-    guided_regex: Annotated[str, Meta(description="a regular expression")] | None = None
-    guided_choice: Texts | None = None
-    guided_grammar: GrammarText | None = None
-    truncate_prompt_tokens: Annotated[int, integers(-1, INT32)] | None = None
     return_token_ids: Flag = False
 
     @property

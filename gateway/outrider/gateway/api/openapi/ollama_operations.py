@@ -67,6 +67,16 @@ LLAMA_OPERATIONS: dict[tuple[str, str], Operation] = {
         events=(llama.CompletionPart, ErrorAnswer),
         errors=READ_ERRORS + SERVED,
     ),
+    ("POST", "/infill"): Operation(
+        "Fills in between two texts in llama-server's form.",
+        BodySpec(
+            llama.InfillRequest, llama.COMPLETION, {"input_prefix": "def f(", "input_suffix": "):", "n_predict": 4}
+        ),
+        headers=HEADERS,
+        answer=llama.CompletionPart,
+        events=(llama.CompletionPart, ErrorAnswer),
+        errors=READ_ERRORS + SERVED,
+    ),
     ("POST", "/apply-template"): Operation(
         "A chat as text.",
         BodySpec(

@@ -9,10 +9,20 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, field, structs
 from outrider.gateway.admission.deadlines import NO_DEADLINES, Deadlines
 from outrider.gateway.api.schema.prompts import Prediction
-from outrider.gateway.api.schema.structure import StructuredOutputs
+from outrider.gateway.api.schema.structure import GrammarText, JsonSchema, StructuredOutputs, Texts
 from outrider.gateway.request.generation import CallRules, Generation, Prompt, Structure
 from outrider.mesh.errors import InvalidRequest
-from outrider.wire.bounds import MOST_PRIORITY, Flag, TokenId, integers, integers_from, numbers, numbers_above
+from outrider.wire.bounds import (
+    INT32,
+    MOST_PRIORITY,
+    Count,
+    Flag,
+    TokenId,
+    integers,
+    integers_from,
+    numbers,
+    numbers_above,
+)
 from outrider.wire.sampling import (
     MOST_BAD_WORDS,
     MOST_BIAS,
@@ -154,6 +164,25 @@ class GenerationBody(SharedParameters, frozen=True, kw_only=True):
     def _speculation(self) -> Speculation:
         options = {"off": True} if isinstance(self.speculation, str) else structs.asdict(self.speculation)
         return Speculation(**options, return_drafts=self.return_drafts)
+
+
+class AnswerBody(GenerationBody, frozen=True, kw_only=True):
+    """The parameters that completions and chats share with the requests of Ollama and llama-server."""
+
+    max_tokens: Count | None = None
+    grammar: GrammarText | None = None
+    json_schema: JsonSchema | None = None
+    guided_json: JsonSchema | None = None
+    guided_regex: Annotated[str, Meta(description="a regular expression")] | None = None
+    guided_choice: Texts | None = None
+    guided_grammar: GrammarText | None = None
+    truncate_prompt_tokens: Annotated[int, integers(-1, INT32)] | None = None
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """These parameters by name; a seed of -1 is none, as Ollama and llama-server have it."""
+        given = {name: getattr(self, name) for name in AnswerBody.__struct_fields__}
+        return given | {"seed": None if self.seed == -1 else self.seed}
 
 
 def _bias(pair: tuple[int | str, float | bool]) -> tuple[int | str, float | None]:

@@ -31,7 +31,7 @@ ABSENT: dict[str, tuple[Any, ...]] = {
 ALIASES = {"n_predict": "max_tokens", "num_predict": "max_tokens", "repeat_penalty": "repetition_penalty"}
 """Names that llama-server and Ollama have for parameters, in bodies with those parameters."""
 UNBOUNDED = INT32
-"""``max_tokens`` of -1 under its names in ``ALIASES``: as many as the context has room for."""
+"""``max_tokens`` of -1 or -2 under its names in ``ALIASES``: as many as the context has room for."""
 
 
 class UnsupportedParameters(msgspec.Struct, frozen=True):
@@ -86,7 +86,7 @@ def _read_each(
         if own not in hints:
             _handle_unsupported(name, value, [*hints], unsupported, ignored)
         elif value is not None and not _is_one_of(value := _integral(value), ABSENT.get(name, ())):
-            unbounded = own != name and own == "max_tokens" and value == -1
+            unbounded = own != name and own == "max_tokens" and _is_one_of(value, (-1, -2))
             value = UNBOUNDED if unbounded else convert(name, value, hints[own])
             if values.setdefault(own, value) != value:
                 raise InvalidRequest(f"{given[own]} and {name} differ: give one of them", param=name)
