@@ -20,7 +20,7 @@ from outrider.wire.sampling import Length
 _PROMPT = "a string or an array of token ids"
 _String = Annotated[str, Meta(description="a string")]
 _FILES = "an array of up to 1024 objects with a text, and a filename"
-_IDLE = ("n_indent", "t_max_prompt_ms", "t_max_predict_ms", "timings_per_token")
+_IDLE = ("samplers", "n_indent", "t_max_prompt_ms", "t_max_predict_ms", "timings_per_token")
 COMPLETION = msgspec.structs.replace(
     unsupported.COMPLETION,
     altering={name: values for name, values in unsupported.COMPLETION.altering.items() if name not in _IDLE},
