@@ -82,7 +82,7 @@ class Frame(msgspec.Struct, array_like=True, frozen=True):
     """Tokens from ``first_index`` on; the last frame has ``finish`` and ``usage``.
 
     The first ``thought`` of the tokens, and of the texts, are of a thought before the answer. ``stop`` is the stop
-    string that ended the answer.
+    string that ended the answer. ``embedding`` is the prompt's: little-endian float32.
     """
 
     request: str
@@ -98,6 +98,7 @@ class Frame(msgspec.Struct, array_like=True, frozen=True):
     drafts: list[Tree] | None = None
     thought: int = 0
     stop: str | None = None
+    embedding: bytes | None = None
 
 
 read_frame = msgspec.msgpack.Decoder(Frame).decode

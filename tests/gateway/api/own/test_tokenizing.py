@@ -35,7 +35,7 @@ def test_a_prompt_becomes_the_ids_that_a_completion_counts_and_comes_back(http: 
     assert (told["count"], told["max_model_len"]) == (len(told["tokens"]), CONTEXT)
     made = _post(http, "/completions", prompt=told["tokens"], max_tokens=1)
     assert made["usage"]["prompt_tokens"] == told["count"]
-    assert _post(http, "/detokenize", tokens=told["tokens"]) == {"prompt": text}
+    assert _post(http, "/detokenize", tokens=told["tokens"]) == {"prompt": text, "content": text}
 
 
 def test_a_chat_becomes_the_ids_that_its_answer_counts(http: httpx.Client) -> None:
