@@ -20,6 +20,6 @@ def test_the_page_runs_from_top_to_bottom(capsys: pytest.CaptureFixture[str]) ->
             exec(block, names)
     assert names["answer"].finish_reason == "length"
     assert names["answer"].guesses
-    assert len(code) == 5
+    assert len(code) == 6
     assert capsys.readouterr().out
     names["llm"].close()

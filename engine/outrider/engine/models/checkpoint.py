@@ -46,6 +46,7 @@ class Checkpoint:
 
     Args:
         directory: directory of the model.
+        whole: whether it is a whole model's, so that names without ``model.`` in front get it.
 
     Raises:
         ModelError: there are no safetensors, a shard is missing, or a file is damaged.
@@ -53,11 +54,11 @@ class Checkpoint:
 
     quantized = False
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, whole: bool = False) -> None:
         self._directory = directory
         self._files: dict[Path, Any] = {}
         places = self._sharded() if (directory / _INDEX).is_file() else self._single()
-        self._left_out = _PREFIX if _BARE in places else ""
+        self._left_out = _PREFIX if whole and _BARE in places else ""
         self._places = {self._left_out + name: path for name, path in places.items()}
         self._taken: set[str] = set()
 

@@ -77,5 +77,5 @@ class QuantizedCheckpoint:
 def open_checkpoint(directory: Path) -> Checkpoint | QuantizedCheckpoint:
     """The tensors of a Hugging Face directory; `ModelError` if it, or how it is quantized, is not supported."""
     quantization = Fields.read(directory / "config.json").within("quantization_config")
-    source = Checkpoint(directory)
+    source = Checkpoint(directory, whole=True)
     return source if quantization is None else QuantizedCheckpoint(source, quantization)
