@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
-import click
 import pytest
 import typer
 from outrider.cli.main import app
@@ -22,12 +22,12 @@ def commands(text: str) -> list[str]:
     return [match.replace("\\\n", "").partition(";")[0].removesuffix(" &") for match in _COMMAND.findall(text)]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_commands_and_settings_exist(page: Path) -> None:
-    text = page.read_text()
+def require(text: str) -> None:
+    """Fails unless the commands and the settings of a page exist."""
     for line in commands(text):
-        command, words = typer.main.get_command(app), shlex.split(line)
-        while isinstance(command, click.Group):
+        command: Any = typer.main.get_command(app)
+        words = shlex.split(line)
+        while hasattr(command, "commands"):
             command = command.commands[words.pop(0)]
         command.make_context(command.name, words)
     for setting in _SETTING.findall(text):
@@ -36,6 +36,20 @@ def test_commands_and_settings_exist(page: Path) -> None:
             assert {key.partition(".")[0] for key in flags} <= known, setting
 
 
-def test_a_command_that_does_not_exist_is_found() -> None:
-    (line,) = commands("    OUTRIDER_API_KEY=sk-1 outrider upp --model x\n")
-    assert line == "upp --model x"
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_commands_and_settings_exist(page: Path) -> None:
+    require(page.read_text())
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("    OUTRIDER_API_KEY=sk-1 outrider upp --model x\n", "upp"),
+        ("    outrider up --modell x\n", "--modell"),
+        ("| a | `--set verifier.max_runing=1` |\n", "verifier.max_runing"),
+        ("| a | `--set verifyer.max_running=1` |\n", "verifyer"),
+    ],
+)
+def test_what_does_not_exist_is_found(text: str, name: str) -> None:
+    with pytest.raises(Exception, match=name):
+        require(text)

@@ -74,6 +74,15 @@ async def test_a_process_that_cannot_start_is_given_up_with_its_own_sentence_and
     assert len(events.deaths) == 2
 
 
+async def test_a_process_that_ends_well_before_it_is_ready_is_given_up_too(tmp_path):
+    events = Recorder()
+    keeper = ProcessKeeper(python("print('bye')", tmp_path / "log"), events)
+    with pytest.raises(StartError) as failure:
+        await asyncio.wait_for(keeper.task, 20)
+    assert failure.value.exit_code == 1
+    assert len(events.deaths) == 2
+
+
 async def test_the_reason_of_a_crash_is_its_exception(tmp_path):
     log = '{"event": "crashed", "exception": "Traceback\\n  File\\nValueError: odd"}\n{"event": "stopped"}'
     child = Child(python(f"print({log!r})", tmp_path / "log"), "a")

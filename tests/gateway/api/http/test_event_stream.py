@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from openai._streaming import SSEDecoder
 from outrider.gateway.api.http.sse import COMMENT, EventStream
+from outrider.gateway.api.ollama.routes import LineStream
 from outrider.gateway.settings import GatewaySettings
 from outrider.mesh.errors import OutriderError, Overloaded
 
@@ -51,7 +52,12 @@ async def paused(pauses: list[float]) -> AsyncGenerator[bytes, None]:
         yield EVENT
 
 
-def told(starting: Callable[[], Coroutine[Any, Any, list[float]]], keepalive_s: float = 10.0, **more: Any) -> Told:
+def told(
+    starting: Callable[[], Coroutine[Any, Any, list[float]]],
+    keepalive_s: float = 10.0,
+    kind: Any = EventStream,
+    **more: Any,
+) -> Told:
     """What a stream tells."""
     told = Told()
 
@@ -62,7 +68,7 @@ def told(starting: Callable[[], Coroutine[Any, Any, list[float]]], keepalive_s: 
             await silent.wait()
 
         settings = GatewaySettings(keepalive_s=keepalive_s)
-        stream = EventStream(starting(), paused, told.end, lambda error: REFUSAL, settings, **more)
+        stream = kind(starting(), paused, told.end, lambda error: REFUSAL, settings, **more)
         await stream({}, receive, told.send)
 
     virtual_time.run(main())
@@ -78,6 +84,12 @@ def test_every_ten_seconds_of_silence_have_a_comment_and_no_others() -> None:
 def test_an_api_tells_of_life_in_its_own_words_behind_its_first_event() -> None:
     parts = told(lambda: started_after(11), alive=PING).parts
     assert parts[:4] == [(10, COMMENT), (12, EVENT), (22, PING), (32, PING)]
+
+
+def test_lines_of_json_have_no_comments_so_life_is_a_line_from_the_beginning() -> None:
+    line = b'{"done":false}\n'
+    parts = told(lambda: started_after(11), kind=LineStream, alive=line).parts
+    assert parts[:4] == [(10, line), (12, EVENT), (22, line), (32, line)]
 
 
 def test_an_early_error_has_a_status_of_its_own() -> None:

@@ -99,3 +99,10 @@ async def test_a_tenant_or_a_key_has_all_its_streams_obfuscated(
         stream = Stream(urls[0], path, body, key)
         stream.require_cells()
         assert stream.text
+    body = {"model": MODEL, "messages": SAID, "options": {"num_predict": 4}}
+    async with httpx.AsyncClient(headers={"authorization": f"Bearer {key}"}, timeout=240) as client:
+        refused = await client.post(f"{urls[0]}/api/chat", json=body)
+        whole = await client.post(f"{urls[0]}/api/chat", json=body | {"stream": False})
+    assert refused.status_code == 400
+    assert refused.json()["error"] == "stream must be false: lines of JSON are not obfuscated"
+    assert whole.json()["done"]

@@ -23,7 +23,7 @@ from outrider.gateway.errors import messages_error
 from outrider.gateway.request.flight import Flight
 from outrider.mesh.errors import Internal, OutriderError
 from outrider.mesh.telemetry import get_logger
-from outrider.wire.frames import Finish, Frame
+from outrider.wire.frames import Frame
 
 PING = typed_event(Ping())
 
@@ -60,11 +60,7 @@ class MessageStream:
         )
 
     def _events(self, frame: Frame) -> Iterator[Event]:
-        index = frame.first_index + len(frame.tokens) if frame.finish is Finish.STOP else None
-        for part in self._writer.parts(frame):
-            chunk = self._writer.chunk(part, 0, None, last=part.first_index + len(part.tokens) == index)
-            if chunk is None:
-                continue
+        for chunk in self._writer.chunks(frame):
             (choice,) = chunk.choices
             assert isinstance(choice, DeltaChoice)
             yield from self._blocks.take(choice.delta, choice.delta.reasoning_content or "")

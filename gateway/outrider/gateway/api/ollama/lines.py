@@ -17,7 +17,7 @@ from outrider.gateway.errors import OllamaErrorAnswer
 from outrider.gateway.request.flight import Flight
 from outrider.mesh.errors import Internal, OutriderError
 from outrider.mesh.telemetry import get_logger
-from outrider.wire.frames import Finish, Frame
+from outrider.wire.frames import Frame
 
 Line = ChatLine | GenerateLine
 _REASONS: dict[str, DoneReason] = {"length": "length"}
@@ -86,11 +86,7 @@ class LineWriter:
         return self._last(said, choice.finish_reason, frame)
 
     def _lines(self, frame: Frame) -> Iterator[Line]:
-        index = frame.first_index + len(frame.tokens) if frame.finish is Finish.STOP else None
-        for part in self._writer.parts(frame):
-            chunk = self._writer.chunk(part, 0, None, last=part.first_index + len(part.tokens) == index)
-            if chunk is None:
-                continue
+        for chunk in self._writer.chunks(frame):
             (choice,) = chunk.choices
             said = self._pieces.take(choice) if isinstance(choice, DeltaChoice) else Said(getattr(choice, "text", ""))
             if choice.finish_reason is not None:

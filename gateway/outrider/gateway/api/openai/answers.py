@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Literal
 
@@ -34,7 +34,7 @@ from outrider.gateway.request.models import ServedModel
 from outrider.gateway.schemas.parameters import ParameterTypes
 from outrider.gateway.stream.reassembly import split
 from outrider.mesh.errors import NotFound
-from outrider.wire.frames import Draft, Frame, Usage
+from outrider.wire.frames import Draft, Finish, Frame, Usage
 from outrider.wire.ids import unpack_ids
 
 
@@ -179,6 +179,14 @@ class AnswerWriter:
         """``frame``, split into the parts that have a chunk of their own."""
         apart = self._form.apart and frame.finish is not None and frame.tokens
         return list(split(frame, len(frame.tokens))) if apart else [frame]
+
+    def chunks(self, frame: Frame) -> Iterator[Answer]:
+        """The chunks for a ``frame`` of the only choice."""
+        index = frame.first_index + len(frame.tokens) if frame.finish is Finish.STOP else None
+        for part in self.parts(frame):
+            chunk = self.chunk(part, 0, None, last=part.first_index + len(part.tokens) == index)
+            if chunk is not None:
+                yield chunk
 
     def last(self, frames: Sequence[Frame]) -> Answer:
         """The usage chunk, which follows the last frames of all choices."""
