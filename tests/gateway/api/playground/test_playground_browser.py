@@ -159,7 +159,7 @@ async def test_every_answer_is_compared_where_that_is_wanted(page: Page, guessin
 async def test_a_chat_has_several_turns_behind_a_system_prompt(page: Page, guessing: Stack) -> None:
     sent: list[dict[str, Any]] = []
     page.on("request", lambda made: sent.append(json.loads(made.post_data)) if made.method == "POST" else None)
-    await ask(page, guessing.url, "Hello?", mode="chat", system="Be brief.", max_tokens=12)
+    await ask(page, guessing.url, "Hello?", mode="chat", system="Be brief.", max_tokens=12, temperature=0)
     for turn, said in enumerate(("And then?", "Why?", "How so?"), 2):
         await expect(page.locator("#run")).to_be_visible()
         await page.keyboard.type(said)
