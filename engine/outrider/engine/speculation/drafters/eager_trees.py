@@ -10,6 +10,7 @@ from outrider.engine.models.llama import LlamaModel
 from outrider.engine.pages.page_table import OutOfPages, PageTable
 from outrider.engine.sampling import Dice, Sampling
 from outrider.engine.speculation.drafters.drafter import Opening
+from outrider.engine.speculation.drafters.ranking import Rows, rank
 from outrider.engine.speculation.drafters.vocabulary import VocabularyMap
 from outrider.engine.speculation.trees.guess_tree import GuessTree
 from outrider.engine.speculation.trees.proposals import confidence, own_seed, propose
@@ -17,7 +18,6 @@ from outrider.engine.speculation.trees.shape import TreeShape
 from outrider.engine.speculation.trees.tree import DraftTree
 from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.kernels.kv_compact import kv_compact
-from outrider.kernels.race_sample import race_topk
 from torch import Tensor
 
 
@@ -44,7 +44,7 @@ class _Session:
         self.cached, self.tree = cached, GuessTree()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _RunPart:
     session: _Session
     tokens: list[int]
@@ -54,6 +54,17 @@ class _RunPart:
     def rows(self) -> SequenceRows:
         parents = None if self.nodes is None else self.session.tree.row_parents()
         return SequenceRows(len(self.tokens), self.session.cached, self.session.pages, parents)
+
+    @property
+    def grown(self) -> list[int]:
+        """Nodes that get children; -1 is the newest token."""
+        return [-1] if self.nodes is None else self.nodes
+
+    @property
+    def places(self) -> list[int]:
+        """Absolute positions of the guesses below ``grown``."""
+        tree, length = self.session.tree, len(self.session.tokens)
+        return [length + (tree.nodes[node].depth if node >= 0 else 0) for node in self.grown]
 
 
 class EagerTrees:
@@ -158,17 +169,17 @@ class EagerTrees:
         tokens = [token for part in parts for token in part.tokens]
         ids = torch.tensor(tokens if self._map is None else self._map.read(tokens), device=self._model.device)
         hidden = self._model.forward(ids, batch, self._pool)
-        start = 0
-        improved = []
+        end, last = 0, []
         for part in parts:
-            rows = hidden[start : start + len(part.tokens)]
-            start += len(part.tokens)
+            end += len(part.tokens)
             if part.nodes is None:
                 part.session.cached += len(part.tokens)
             if part.draws:
-                self._add_children(part, rows)
-                improved.append(part.session)
-        return improved
+                last += range(end - len(part.grown), end)
+        drawing = [part for part in parts if part.draws]
+        if drawing:
+            self._add_children(drawing, self._model.logits(hidden if len(last) == end else hidden[last]))
+        return [part.session for part in drawing]
 
     def _plan(self) -> list[_RunPart]:
         active = self._active_sessions()
@@ -219,21 +230,27 @@ class EagerTrees:
             return False
         return True
 
-    def _add_children(self, part: _RunPart, hidden: Tensor) -> None:
-        session = part.session
-        nodes = [-1] if part.nodes is None else part.nodes
-        logits = self._model.logits(hidden[-len(nodes) :])
-        logits = session.sampling.shape(logits if self._map is None else self._map.spread(logits))
-        rolls = None
-        if session.dice is not None:
-            depths = [session.tree.nodes[node].depth if node >= 0 else 0 for node in nodes]
-            rolls = torch.stack([session.dice.at(len(session.tokens) + depth) for depth in depths])
-        if session.proposes and rolls is not None:
-            proposed = propose(logits, rolls, self._shape.children, session.replacement)
-            for node, (drawn, proposal) in zip(nodes, proposed, strict=True):
-                session.tree.add(node, drawn, [confidence(place) for place in range(len(drawn))])
-                session.tree.proposals[node] = proposal
+    def _add_children(self, parts: list[_RunPart], logits: Tensor) -> None:
+        """Guesses below each part's nodes from logits [rows, V] of all parts' nodes."""
+        logits = logits if self._map is None else self._map.spread(logits)
+        own = dict(zip(parts, torch.split(logits, [len(part.grown) for part in parts]), strict=True))
+        ranking = [part for part in parts if not part.session.proposes]
+        for part in parts:
+            if part.session.proposes:
+                self._propose(part, own[part])
+        if not ranking:
             return
-        tokens, confidences = race_topk(logits, rolls, min(self._shape.children, logits.shape[-1]))
-        for node, children, child_confidences in zip(nodes, tokens.tolist(), confidences.tolist(), strict=True):
-            session.tree.add(node, children, child_confidences)
+        rows = [Rows(part.session.sampling, part.session.dice, part.places) for part in ranking]
+        scores = logits if len(ranking) == len(parts) else torch.cat([own[part] for part in ranking])
+        for part, guesses in zip(ranking, rank(rows, scores, self._shape.children), strict=True):
+            for node, ranked in zip(part.grown, guesses, strict=True):
+                part.session.tree.add(node, *ranked)
+
+    def _propose(self, part: _RunPart, logits: Tensor) -> None:
+        session = part.session
+        assert session.dice is not None
+        rolls = torch.stack([session.dice.at(place) for place in part.places])
+        proposed = propose(session.sampling.shape(logits), rolls, self._shape.children, session.replacement)
+        for node, (drawn, proposal) in zip(part.grown, proposed, strict=True):
+            session.tree.add(node, drawn, [confidence(place) for place in range(len(drawn))])
+            session.tree.proposals[node] = proposal

@@ -14,9 +14,9 @@ from outrider.engine.errors import ModelError
 from outrider.engine.sampling import Dice
 from outrider.engine.speculation.drafters.drafter import Drafter, DrafterContext, DrafterError, Opening, Traits
 from outrider.engine.speculation.drafters.medusa_heads import MedusaHeads
+from outrider.engine.speculation.drafters.ranking import Rows, rank
 from outrider.engine.speculation.drafters.weights import quantization_of
 from outrider.engine.speculation.trees.tree import DraftTree
-from outrider.kernels.race_sample import race_topk
 from torch import Tensor
 
 
@@ -94,19 +94,15 @@ class MedusaDrafter(Drafter):
         if not ready:
             return []
         scores = self.heads(torch.stack([s.hidden for _, s in ready if s.hidden is not None]))
-        trees = [(number, self._tree(s, scores[:, row])) for row, (number, s) in enumerate(ready)]
-        for _, session in ready:
+        rows = [Rows(s.opening.sampling, s.dice, range(s.length, s.length + self.heads.count)) for _, s in ready]
+        ranked = rank(rows, scores.transpose(0, 1).flatten(0, 1), self._shape.children)
+        trees = []
+        for (number, session), guesses in zip(ready, ranked, strict=True):
             session.hidden = None
+            nodes = min(self._shape.nodes, session.opening.max_nodes)
+            tokens, shares = zip(*guesses, strict=True)
+            trees.append((number, likeliest(session.length, tokens, shares, nodes, self.name)))
         return trees
-
-    def _tree(self, session: _Session, scores: Tensor) -> DraftTree:
-        rolls = None
-        if session.dice is not None:
-            rolls = torch.stack([session.dice.at(session.length + head) for head in range(self.heads.count)])
-        most = min(self._shape.children, self._vocabulary)
-        tokens, shares = race_topk(session.opening.sampling.shape(scores), rolls, most)
-        nodes = min(self._shape.nodes, session.opening.max_nodes)
-        return likeliest(session.length, tokens.tolist(), shares.tolist(), nodes, self.name)
 
 
 def likeliest(

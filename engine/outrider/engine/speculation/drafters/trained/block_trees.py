@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
+from outrider.engine.speculation.drafters.ranking import Guesses
 from outrider.engine.speculation.drafters.trained.head_trees import Growth, HeadTrees, Part, depths_of, tokens_of
 from outrider.engine.speculation.drafters.trained.session import Session
 from outrider.engine.speculation.heads.block import BlockHead
@@ -18,8 +19,7 @@ class _Block:
 
     states: Tensor
     scores: Tensor
-    tokens: list[list[int]] = field(default_factory=list)
-    shares: list[list[float]] = field(default_factory=list)
+    guesses: list[Guesses] = field(default_factory=list)
     memory: dict[int, Tensor] = field(default_factory=dict)
 
 
@@ -70,9 +70,9 @@ class BlockTrees(HeadTrees):
         rows = zip(sessions, states, scores, strict=True)
         self._blocks = {session.number: _Block(*own) for session, *own in rows}
         if not head.shape.markov_rank:
-            for session in sessions:
-                block = self._blocks[session.number]
-                block.tokens, block.shares = self.rank(session, range(depth), block.scores)
+            ranked = self.rank([(session, range(depth)) for session in sessions], scores.flatten(0, 1))
+            for session, guesses in zip(sessions, ranked, strict=True):
+                self._blocks[session.number].guesses = guesses
 
     def expand(self, parts: Sequence[Part]) -> None:
         """See `HeadTrees`."""
@@ -80,12 +80,12 @@ class BlockTrees(HeadTrees):
             self._expand_corrected(parts)
             return
         for session, nodes in parts:
-            block = self._blocks[session.number]
+            guesses = self._blocks[session.number].guesses
             for node, depth in zip(nodes, depths_of(session, nodes), strict=True):
-                session.tree.add(node, block.tokens[depth], block.shares[depth])
+                session.tree.add(node, *guesses[depth])
 
     def _expand_corrected(self, parts: Sequence[Part]) -> None:
-        head, counts = self._head, [len(nodes) for _, nodes in parts]
+        head = self._head
         depths = [depths_of(session, nodes) for session, nodes in parts]
         blocks = [self._blocks[session.number] for session, _ in parts]
         states = torch.cat([block.states[own] for block, own in zip(blocks, depths, strict=True)])
@@ -94,21 +94,17 @@ class BlockTrees(HeadTrees):
         previous = torch.tensor(ids, device=states.device)
         memory = self._memory(parts, blocks, states)
         added, memory = head.correct(previous, states, memory)
-        odds = (
-            torch.split(head.confidence(previous, states).sigmoid(), counts)
-            if head.shape.confidence
-            else [None] * len(parts)
-        )
-        split = zip(
-            parts, blocks, depths, torch.split(base + added, counts), torch.split(memory, counts), odds, strict=True
-        )
-        for (session, nodes), block, own, scores, after, likely in split:
-            tokens, shares = self.rank(session, own, scores)
-            if likely is not None:
-                shares = [_judged(row, float(odd)) for row, odd in zip(shares, likely, strict=True)]
-            for node, children, confidences, state in zip(nodes, tokens, shares, after, strict=True):
-                session.tree.add(node, children, confidences)
-                block.memory[node] = state
+        odds: list[float] | None = None
+        if head.shape.confidence:
+            odds = head.confidence(previous, states).sigmoid().tolist()
+        asked = [(session, own) for (session, _), own in zip(parts, depths, strict=True)]
+        ranked = self.rank(asked, base + added)
+        row = 0
+        for (session, nodes), block, own in zip(parts, blocks, ranked, strict=True):
+            for node, (tokens, shares) in zip(nodes, own, strict=True):
+                session.tree.add(node, tokens, shares if odds is None else _judged(shares, odds[row]))
+                block.memory[node] = memory[row]
+                row += 1
 
     def _memory(self, parts: Sequence[Part], blocks: Sequence[_Block], states: Tensor) -> Tensor:
         memory = self._head.first_memory(states)

@@ -48,11 +48,11 @@ class EagleTrees(HeadTrees):
         if grown:
             self._run_nodes(grown)
         rows = [self._state(session, node) for session, nodes in parts for node in nodes]
-        scores = self._head.scores(torch.stack(rows))
-        for (session, nodes), own in zip(parts, torch.split(scores, [len(nodes) for _, nodes in parts]), strict=True):
-            tokens, shares = self.rank(session, depths_of(session, nodes), own)
-            for node, children, confidences in zip(nodes, tokens, shares, strict=True):
-                session.tree.add(node, children, confidences)
+        asked = [(session, depths_of(session, nodes)) for session, nodes in parts]
+        ranked = self.rank(asked, self._head.scores(torch.stack(rows)))
+        for (session, nodes), own in zip(parts, ranked, strict=True):
+            for node, guesses in zip(nodes, own, strict=True):
+                session.tree.add(node, *guesses)
 
     def _run_nodes(self, parts: Sequence[Part]) -> None:
         ids, features, places, starts, masks = [], [], [], [], []

@@ -6,9 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import torch
+from outrider.engine.speculation.drafters.ranking import Guesses, Rows, rank
 from outrider.engine.speculation.drafters.trained.session import Session
-from outrider.kernels.race_sample import race_topk
 from torch import Tensor
 
 Part = tuple[Session, list[int]]
@@ -84,20 +83,10 @@ class HeadTrees(ABC):
             tree.grow(node)
         return session, nodes
 
-    def rank(
-        self, session: Session, depths: Sequence[int], scores: Tensor
-    ) -> tuple[list[list[int]], list[list[float]]]:
-        """The target's ids of the best children and their shares, of rows behind nodes of ``depths``.
-
-        For a sampled request, the dice of each child's position rank them (see `outrider.kernels.race_sample`).
-        """
-        rolls = None
-        if session.dice is not None:
-            rolls = torch.stack([session.dice.at(len(session.tokens) + depth) for depth in depths])
-            rolls = rolls if self._targets is None else rolls[:, self._targets]
-        most = min(self._growth.children, scores.shape[-1])
-        tokens, shares = race_topk(session.sampling.shape(scores), rolls, most)
-        return (tokens if self._targets is None else self._targets[tokens]).tolist(), shares.tolist()
+    def rank(self, parts: Sequence[tuple[Session, Sequence[int]]], scores: Tensor) -> list[list[Guesses]]:
+        """The best children of sessions' rows behind nodes of those depths; see `ranking.rank`."""
+        rows = [Rows(s.sampling, s.dice, [len(s.tokens) + depth for depth in depths]) for s, depths in parts]
+        return rank(rows, scores, self._growth.children, self._targets)
 
 
 def depths_of(session: Session, nodes: Iterable[int]) -> list[int]:
