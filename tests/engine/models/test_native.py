@@ -19,7 +19,7 @@ from outrider.engine.models.llama import LlamaModel, ModelError
 from outrider.engine.models.step_threads import StepThreads
 from outrider.kernels import kv_compact as kv_compact_module
 from outrider.kernels.batch import RaggedBatch, SequenceRows
-from outrider.kernels.kv_compact import kv_compact
+from outrider.kernels.kv_compact import Kept, kv_compact
 from outrider.kernels.kv_quant import reference as kv_quant
 from outrider.kernels.philox import cpu, reference
 from outrider.kernels.pool import KvPool
@@ -314,7 +314,7 @@ def test_accepted_rows_are_found_where_they_were_moved(
     chunks(model, pool, ids[:45], [45], pages)
     nodes = torch.stack([ids[7], ids[45], ids[8], ids[46], ids[47], ids[9]])
     step(model, pool, [(nodes, SequenceRows(6, 45, pages, [-1, -1, 1, 1, 3, 4]))])
-    kv_compact(pool, pages, 45, [1, 3, 4])
+    kv_compact(pool, [Kept(pages, 45, [1, 3, 4])])
     logits = step(model, pool, [(ids[48:60], SequenceRows(12, 48, pages))])[0]
     assert torch.equal(logits, expected[48:60])
 

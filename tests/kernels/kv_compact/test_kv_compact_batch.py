@@ -98,12 +98,15 @@ def by_name(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("by_name")
 @pytest.mark.parametrize("count", [0, 5, 70])
-def test_one_sequence_moves_by_its_pages(count: int) -> None:
+def test_sequences_move_by_their_pages(count: int) -> None:
     pool, expected = filled_pool(torch.float16), filled_pool(torch.float16)
     pages = [(page * 7 + 3) % PAGES for page in range(PAGES)]
-    kv_compact.kv_compact(pool, pages, 6, [row + 1 for row in range(count)])
-    slots = [page * PAGE_SIZE + offset for page in pages for offset in range(PAGE_SIZE)]
-    reference.kv_compact_batch(expected, [[(slots[7 + row], slots[6 + row]) for row in range(count)]])
+    own = pages[:-1], pages[-1:]
+    kept = [kv_compact.Kept(own[0], 6, [row + 1 for row in range(count)]), kv_compact.Kept(own[1], 2, [1, 0])]
+    kv_compact.kv_compact(pool, kept)
+    slots = [[page * PAGE_SIZE + offset for page in each for offset in range(PAGE_SIZE)] for each in own]
+    moves = [[(slots[0][7 + row], slots[0][6 + row]) for row in range(count)]]
+    reference.kv_compact_batch(expected, [*moves, [(slots[1][3], slots[1][2]), (slots[1][2], slots[1][3])]])
     assert torch.equal(pool.data, expected.data)
 
 

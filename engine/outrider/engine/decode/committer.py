@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Sequence as Seq
 
 from outrider.engine.decode.outcome import CommittedStates, CommittedTokens, OpenedSequence, Outcome, Tally
 from outrider.engine.decode.page_cache import PageCache
@@ -60,38 +61,39 @@ class Committer:
         opening = self._guessing.open(sequence)
         self.outcome.opened.append(OpenedSequence(sequence.number, opening, sequence.request))
 
-    def commit(self, work: Work, drawn: DrawnRows) -> None:
-        """Applies what one sequence's rows drew."""
-        sequence, start = work.sequence, work.sequence.cached
-        rows = self._apply(work, drawn)
-        if drawn.states is not None and sequence.finish is None and sequence.request.speculates:
-            self._show(sequence, start, drawn.states if rows is None else drawn.states.at(rows))
+    def commit(self, step: Seq[tuple[Work, DrawnRows]]) -> None:
+        """Applies what the rows of a step's sequences drew."""
+        paths = [_path(work, drawn) for work, drawn in step]
+        trees = zip((work for work, _ in step), paths, strict=True)
+        self._keep([(work.sequence, path.rows) for work, path in trees if path is not None and work.guesses])
+        for (work, drawn), path in zip(step, paths, strict=True):
+            sequence, start = work.sequence, work.sequence.cached
+            self._apply(work, drawn, path)
+            if drawn.states is not None and sequence.finish is None and sequence.request.speculates:
+                self._show(sequence, start, drawn.states if path is None else drawn.states.at(path.rows))
 
-    def _apply(self, work: Work, drawn: DrawnRows) -> list[int] | None:
-        """See `commit`; returns the rows of a tree that were accepted, None for a chunk of prompt."""
-        sequence, guesses = work.sequence, work.guesses
+    def _apply(self, work: Work, drawn: DrawnRows, accepted: AcceptedPath | None) -> None:
+        """Applies one sequence's draws; ``accepted`` is None for a chunk of prompt."""
+        sequence = work.sequence
         if drawn.pooled is not None:
             self._embed(sequence, len(work.tokens), drawn.pooled)
-            return None
+            return
         if sequence.echoed < len(sequence.request.prompt):
             self._echo(work, drawn.prompt)
-        if guesses is None:
+        if accepted is None or work.guesses is None:
             self._scheduler.commit(sequence, sequence.cached + len(work.tokens))
             self._cache.offer(sequence)
             if work.draws:
                 self._decide(sequence, AcceptedPath([0], drawn.tokens), NO_GUESSES, drawn)
-            return None
-        accepted = walk(guesses.tokens, guesses.parents, drawn.tokens)
+            return
         cached, length = sequence.cached + len(accepted.rows), len(sequence.tokens)
-        if guesses:
-            self._keep(sequence, accepted.rows)
-            self._guessing.learn(sequence, guesses, accepted)
-        self._decide(sequence, accepted, guesses, drawn)
+        if work.guesses:
+            self._guessing.learn(sequence, work.guesses, accepted)
+        self._decide(sequence, accepted, work.guesses, drawn)
         self._tally.lengths.observe(len(sequence.tokens) - length)
         if sequence.finish is None:
             self._scheduler.commit(sequence, cached)
             self._cache.offer(sequence)
-        return accepted.rows
 
     def _embed(self, sequence: Sequence, rows: int, pooled: Tensor) -> None:
         """Adds ``rows`` of a text, pooled to [hidden_size], to its embedding; the last ones end the request.
@@ -202,6 +204,11 @@ class Committer:
     def stop(self, sequence: Sequence, finish: Finish, why: str | None) -> None:
         """Ends a sequence without further tokens."""
         self.end(sequence, finish, self._roster.answer(sequence).output([], [], []), why)
+
+
+def _path(work: Work, drawn: DrawnRows) -> AcceptedPath | None:
+    """What the draws accept of a tree; None for a chunk of prompt."""
+    return None if work.guesses is None else walk(work.guesses.tokens, work.guesses.parents, drawn.tokens)
 
 
 def _scores(sequence: Sequence, accepted: AcceptedPath, tokens: list[int], drawn: DrawnRows) -> list[Score] | None:

@@ -207,8 +207,7 @@ class Engine:
             sleep(_NOTHING_S)
             return self.take_outcome()
         self._meter.run(works, len(self.scheduler.running) if self.scheduler.waiting else 0)
-        for work, drawn in self._run(works):
-            self._committer.commit(work, drawn)
+        self._committer.commit([*self._run(works)])
         self._meter.end(plan, works, self.busy)
         outcome = self.take_outcome()
         outcome.spans = self._meter.spans
@@ -230,7 +229,7 @@ class Engine:
             self._committer.stop(sequence, Finish.TIMEOUT, _late(sequence, now))
 
     def _run(self, works: list[Work]) -> Iterator[tuple[Work, DrawnRows]]:
-        """Each of ``works`` and what it drew, to be committed at once.
+        """Each of ``works`` and what it drew.
 
         A sequence whose draw is refused ends, and the others run again. If a step fails, its sequences run one by one,
         and those that fail alone end. After `_MOST_FAULTS` failures in a row the error is raised: the engine itself

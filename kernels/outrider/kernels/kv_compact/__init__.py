@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from typing import NamedTuple
 
 import torch
 from outrider.kernels.backend import compiled, takes_triton
@@ -11,41 +13,51 @@ from outrider.kernels.pool import KvPool
 from outrider.native.moves import Move, move_of
 from torch import Tensor
 
-__all__ = ["MOST_MOVES", "kv_compact", "kv_compact_batch"]
+__all__ = ["MOST_MOVES", "Kept", "kv_compact", "kv_compact_batch"]
 
 MOST_MOVES = 64
 """Moves of one sequence that a Triton kernel holds at once."""
 
 
-def kv_compact(pool: KvPool, pages: Sequence[int], context: int, kept_rows: Sequence[int]) -> None:
-    """Moves the keys and values at ``context + kept_rows[j]`` to ``context + j``, in all layers.
+class Kept(NamedTuple):
+    """A sequence's accepted rows.
 
-    A destination may be another row's source; each source is read before any destination is written.
+    Attributes:
+        pages: ids of its pages.
+        context: tokens in front of the rows.
+        rows: rows in their new order, counted from ``context``.
+    """
+
+    pages: Sequence[int]
+    context: int
+    rows: Sequence[int]
+
+
+def kv_compact(pool: KvPool, kept: Iterable[Kept]) -> None:
+    """Moves the keys and values of each sequence's accepted rows behind its context, in all layers.
+
+    A destination may be another row's source; each source is read before any destination is written. All sequences
+    are moved together, by one copy of the places and one kernel.
 
     Args:
         pool: pages of keys and values, changed in place.
-        pages: the sequence's page ids.
-        context: tokens in front of the rows.
-        kept_rows: rows in their new order, counted from ``context``.
+        kept: of each sequence. No two sequences share a page that rows lie in.
 
     Raises:
-        ValueError: a row is below zero or beyond the pages.
+        ValueError: a row is below zero or beyond the pages; nothing is moved.
     """
-    moves = [(row, place) for place, row in enumerate(kept_rows) if row != place]
+    moves = [own for each in kept if (own := _moves(each, pool.page_size))]
     if not moves:
         return
-    room = len(pages) * pool.page_size - context
-    if min(kept_rows) < 0 or max(*kept_rows, len(kept_rows) - 1) >= room:
-        raise ValueError(f"rows {list(kept_rows)} behind {context} tokens do not lie in {len(pages)} pages")
     device = pool.data.device
-    slots = [[_slot(pages, context + row, pool.page_size) for row in rows] for rows in zip(*moves, strict=True)]
+    slots = [list(each) for each in zip(*(move for own in moves for move in own), strict=True)]
     plain = pool.dtype in (torch.float32, torch.int8) and device.type == "cpu" and not takes_triton(device)
     if (pool.packed or plain) and (move := native_move()):
         move(pool, *slots)
         return
-    sources, places = (torch.tensor(each, device=device) for each in slots)
-    if takes_triton(device) and len(moves) <= MOST_MOVES:
-        offsets = torch.tensor([0, len(moves)], dtype=torch.int32, device=device)
+    sources, places = torch.tensor(slots, device=device)
+    if takes_triton(device) and max(map(len, moves)) <= MOST_MOVES:
+        offsets = torch.tensor([0, *accumulate(map(len, moves))], dtype=torch.int32, device=device)
         kv_compact_batch(pool, offsets, sources, places)
     else:
         cpu.move(pool, sources, places)
@@ -78,5 +90,16 @@ def native_move() -> Move | None:
     return None if (library := compiled()) is None else move_of(library)
 
 
-def _slot(pages: Sequence[int], token: int, page_size: int) -> int:
-    return pages[token // page_size] * page_size + token % page_size
+def _moves(kept: Kept, page_size: int) -> list[tuple[int, int]]:
+    """The slots that rows are read from and written to."""
+    pages, context, rows = kept
+    if not rows:
+        return []
+    room = len(pages) * page_size - context
+    if min(rows) < 0 or max(*rows, len(rows) - 1) >= room:
+        raise ValueError(f"rows {list(rows)} behind {context} tokens do not lie in {len(pages)} pages")
+
+    def slot(token: int) -> int:
+        return pages[token // page_size] * page_size + token % page_size
+
+    return [(slot(context + row), slot(context + place)) for place, row in enumerate(rows) if row != place]

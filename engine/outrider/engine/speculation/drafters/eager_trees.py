@@ -17,7 +17,7 @@ from outrider.engine.speculation.trees.proposals import confidence, own_seed, pr
 from outrider.engine.speculation.trees.shape import TreeShape
 from outrider.engine.speculation.trees.tree import DraftTree
 from outrider.kernels.batch import RaggedBatch, SequenceRows
-from outrider.kernels.kv_compact import kv_compact
+from outrider.kernels.kv_compact import Kept, kv_compact
 from torch import Tensor
 
 
@@ -129,7 +129,7 @@ class EagerTrees:
     @torch.inference_mode()
     def _compact(self, session: _Session, rows: list[int]) -> None:
         if rows != list(range(len(rows))):
-            kv_compact(self._pool, session.pages, session.cached, rows)
+            kv_compact(self._pool, [Kept(session.pages, session.cached, rows)])
 
     def rest(self, session: int) -> None:
         """Pauses drafting for a sequence until tokens are decided again."""
@@ -169,7 +169,8 @@ class EagerTrees:
         tokens = [token for part in parts for token in part.tokens]
         ids = torch.tensor(tokens if self._map is None else self._map.read(tokens), device=self._model.device)
         hidden = self._model.forward(ids, batch, self._pool)
-        end, last = 0, []
+        end = 0
+        last: list[int] = []
         for part in parts:
             end += len(part.tokens)
             if part.nodes is None:
