@@ -6,6 +6,7 @@ Without a GPU what is captured runs again an operator at a time; with one, as a 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +33,20 @@ _TREE = [-1, 0, 0, 2, 2]
 
 
 class Again:
-    """Runs a captured step again, into the same tensor; counts captures and replays."""
+    """Runs a captured step again, into the same tensor; counts captures and replays.
+
+    Attributes:
+        room: captures that there is memory for.
+    """
 
     def __init__(self) -> None:
-        self.captured = self.replayed = 0
+        self.captured = self.replayed = self.tried = 0
+        self.room: float = inf
 
     def __call__(self, run: Callable[[], Tensor]) -> tuple[Callable[[], None], Tensor]:
+        self.tried += 1
+        if self.captured >= self.room:
+            raise torch.OutOfMemoryError("CUDA out of memory")
         self.captured += 1
         again, out = CudaCapture(DEVICE)(run) if DEVICE.type == "cuda" else self._again(run)
 
@@ -149,6 +158,17 @@ def test_of_too_many_sizes_the_one_that_was_not_used_for_longest_is_forgotten(mo
     for rows in (1, 1, 2, 2, 1):
         step(captured, pool, [(ids[:rows], SequenceRows(rows, 0, range(4)))])
     assert (again.captured, again.replayed) == (2, 2)
+
+
+def test_without_memory_for_a_graph_steps_run_as_they_come(models: Models) -> None:
+    captured, again = models.captured(), models.again
+    again.room = 1
+    pool, ids = models.pool(), tokens(8).to(DEVICE)
+    for rows in (1, 1, 2, 2, 2, 4, 4, 1):
+        batch = [(ids[:rows], SequenceRows(rows, 0, range(4)))]
+        expected, actual = step(models.plain, pool, batch)[0], step(captured, pool, batch)[0]
+        assert torch.equal(expected, actual)
+    assert (again.captured, again.tried, again.replayed) == (1, 2, 2)
 
 
 def test_a_graph_keeps_the_pages_that_it_writes_to(models: Models) -> None:

@@ -13,12 +13,15 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
+from outrider.engine.logs import get_logger
 from outrider.engine.models.operators.eager import EagerForward
 from outrider.kernels.batch import RaggedBatch
 from outrider.kernels.pool import KvPool
 from outrider.kernels.tree_attention.tables import Capacity
 from outrider.kernels.tree_attention.triton import TritonPlan
 from torch import Tensor
+
+_log = get_logger("models")
 
 Capture = Callable[[Callable[[], Tensor]], tuple[Callable[[], None], Tensor]]
 """Captures a step: returns a function that runs it again, and the tensor of its result."""
@@ -84,6 +87,8 @@ class _Step:
 class GraphForward:
     """Runs steps as graphs, from the second step of a size on, and other steps eagerly.
 
+    A capture that runs out of memory is the last one: steps of its size and of new sizes run eagerly.
+
     Args:
         eager: runs a step as it comes.
         capture: makes a graph of a step.
@@ -105,6 +110,7 @@ class GraphForward:
         self._rows, self._partials = rows, partials
         self.kv_dtypes = eager.kv_dtypes
         self._steps: OrderedDict[_Size, _Step | None] = OrderedDict()
+        self._full = False
 
     @torch.inference_mode()
     def forward(
@@ -118,11 +124,10 @@ class GraphForward:
         """See `outrider.engine.models.llama.Forward`."""
         plan = self._eager.plan(batch, pool)
         if isinstance(plan, TritonPlan) and (size := self._size(plan, pool, layers)) is not None:
-            if size in self._steps:
-                step = self._steps[size] or _Step(self._eager, plan, size, pool, self._capture)
-                self._remember(size, step)
+            step = self._steps.get(size) or (self._captured(plan, size, pool) if size in self._steps else None)
+            self._remember(size, step)
+            if step is not None:
                 return step(ids, plan, states)
-            self._remember(size, None)
         return self._eager.run(ids, batch.positions, batch.slots, plan, pool, layers, states)
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -132,6 +137,22 @@ class GraphForward:
     def embed(self, ids: Tensor) -> Tensor:
         """See `outrider.engine.models.llama.Forward`."""
         return self._eager.embed(ids)
+
+    def _captured(self, plan: TritonPlan, size: _Size, pool: KvPool) -> _Step | None:
+        """A graph of the step's size; None once there is no memory for one more."""
+        if self._full:
+            return None
+        try:
+            return _Step(self._eager, plan, size, pool, self._capture)
+        except torch.OutOfMemoryError as error:
+            self._full = True
+            graphs = sum(step is not None for step in self._steps.values())
+            _log.warning(
+                "no memory for a further CUDA graph: steps of other sizes run slower; lower memory_fraction",
+                graphs=graphs,
+                error=str(error),
+            )
+            return None
 
     def _size(self, plan: TritonPlan, pool: KvPool, layers: Sequence[int]) -> _Size | None:
         """The size of a step's graph; None for a step without one."""
