@@ -10,10 +10,10 @@ from outrider.engine.models.llama import LlamaModel
 from outrider.engine.pages.page_table import OutOfPages, PageTable
 from outrider.engine.sampling import Dice, Sampling
 from outrider.engine.speculation.drafters.drafter import Opening
-from outrider.engine.speculation.drafters.ranking import Rows, rank
 from outrider.engine.speculation.drafters.vocabulary import VocabularyMap
 from outrider.engine.speculation.trees.guess_tree import GuessTree
 from outrider.engine.speculation.trees.proposals import confidence, own_seed, propose
+from outrider.engine.speculation.trees.ranking import Rows, rank
 from outrider.engine.speculation.trees.shape import TreeShape
 from outrider.engine.speculation.trees.tree import DraftTree
 from outrider.kernels.batch import RaggedBatch, SequenceRows

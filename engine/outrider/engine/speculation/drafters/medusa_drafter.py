@@ -14,8 +14,8 @@ from outrider.engine.errors import ModelError
 from outrider.engine.sampling import Dice
 from outrider.engine.speculation.drafters.drafter import Drafter, DrafterContext, DrafterError, Opening, Traits
 from outrider.engine.speculation.drafters.medusa_heads import MedusaHeads
-from outrider.engine.speculation.drafters.ranking import Rows, rank
 from outrider.engine.speculation.drafters.weights import quantization_of
+from outrider.engine.speculation.trees.ranking import Rows, rank
 from outrider.engine.speculation.trees.tree import DraftTree
 from torch import Tensor
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
-from outrider.engine.speculation.drafters.ranking import Guesses
 from outrider.engine.speculation.drafters.trained.head_trees import Growth, HeadTrees, Part, depths_of, tokens_of
 from outrider.engine.speculation.drafters.trained.session import Session
 from outrider.engine.speculation.heads.block import BlockHead
+from outrider.engine.speculation.trees.ranking import Guesses
 from torch import Tensor
 
 

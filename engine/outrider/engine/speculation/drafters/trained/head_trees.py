@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from outrider.engine.speculation.drafters.ranking import Guesses, Rows, rank
 from outrider.engine.speculation.drafters.trained.session import Session
+from outrider.engine.speculation.trees.ranking import Guesses, Rows, rank
 from torch import Tensor
 
 Part = tuple[Session, list[int]]

@@ -12,7 +12,7 @@ import torch
 from outrider.engine.sampling import Dice, Sampling
 from outrider.engine.speculation import DrafterContext, Opening
 from outrider.engine.speculation.drafters.model_drafter import ModelDrafter
-from outrider.engine.speculation.drafters.ranking import Rows, rank
+from outrider.engine.speculation.trees.ranking import Rows, rank
 from outrider.engine.text import Tokenizer
 from outrider.kernels.race_sample import Truncation
 from torch.utils._python_dispatch import TorchDispatchMode
