@@ -13,7 +13,12 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parent
-EXTRAS = {"gateway": ["gateway"], "tokenizer": ["tokenizer"], "kvcache": ["kvcache"], "engine": ["engine", "tokenizer"]}
+EXTRAS = {
+    "gateway": ["gateway"],
+    "tokenizer": ["tokenizer"],
+    "kvcache": ["kvcache"],
+    "engine": ["engine", "nvml", "tokenizer"],
+}
 _CUDA = re.compile(r"(torch|triton|nvidia-[a-z0-9-]+|cuda-[a-z0-9-]+)==")
 _CPU_VERSION = "{}+cpu"
 _HEADER = "# Written by `make lock`.\n"

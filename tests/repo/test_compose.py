@@ -134,3 +134,15 @@ def test_a_profile_has_one_kind_of_engine_and_the_default_is_that_for_cpus() -> 
 def test_no_service_waits_for_one_that_a_profile_may_leave_out() -> None:
     awaited = {other for each in SERVICES.values() for other in each.get("depends_on", {})}
     assert not {name for name in awaited if "profiles" in SERVICES[name]}
+
+
+@pytest.mark.parametrize("kind", ["proposer", "verifier"])
+def test_each_service_on_a_gpu_is_given_its_own_one_by_name(kind: str) -> None:
+    [device] = SERVICES[f"{kind}-gpu"]["deploy"]["resources"]["reservations"]["devices"]
+    [given] = device["device_ids"]
+    assert "count" not in device
+    assert [interpolated(given, shell) for shell in ({}, {f"OUTRIDER_{kind.upper()}_GPU": "1"})] == ["0", "1"]
+
+
+def test_a_verifier_leaves_memory_of_its_gpu_to_a_proposer(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert 0 < settings("verifier-gpu", {}, monkeypatch)["memory_fraction"] < 0.9
