@@ -45,6 +45,7 @@ class TokenizerSettings(Settings, kw_only=True, frozen=True):
             "glm47",
             "deepseek_v3",
             "deepseek_v31",
+            "deepseek_v32",
             "kimi_k2",
             "granite",
             "harmony",

@@ -201,3 +201,26 @@ def test_texts_are_those_of_transformers_for_messages_in_its_form(
     (expected,), _ = render_jinja_template([normal], chat_template=template, add_generation_prompt=True)
     assert rendered(template, *sent) == expected
     assert rendered(template, *normal) == expected
+
+
+KIMI = (
+    "{% for m in messages %}{% for c in m.tool_calls %}<|tool_call_begin|>{{ c.id }}<|tool_call_argument_begin|>"
+    "{{ c.function.arguments | tojson }}<|tool_call_end|>{% endfor %}"
+    "{% if m.role == 'tool' %}## Return of {{ m.tool_call_id }}\n{% endif %}{{ m.content }}{% endfor %}"
+)
+
+
+def test_ids_of_calls_are_numbered_over_the_chat_for_kimis_template() -> None:
+    """Kimi K2 knows ids such as functions.look:0 only; other templates get the client's own."""
+    chat = [
+        *(calling('{"a": 1}', ""), {"role": "tool", "tool_call_id": "1", "content": "x"}),
+        *(calling({}, ""), {"role": "tool", "tool_call_id": "1", "content": "y"}),
+        {"role": "tool", "tool_call_id": "lost", "content": "z"},
+    ]
+    begin, middle, end = "<|tool_call_begin|>functions.look:", "<|tool_call_argument_begin|>", "<|tool_call_end|>"
+    assert rendered(KIMI, *chat) == (
+        f'{begin}0{middle}{{"a": 1}}{end}## Return of functions.look:0\nx'
+        f"{begin}1{middle}{{}}{end}## Return of functions.look:1\ny## Return of lost\nz"
+    )
+    assert chat[0]["tool_calls"][0]["id"] == "1"
+    assert "## Return of 1\n" in rendered(KIMI.replace(middle, ""), *chat)

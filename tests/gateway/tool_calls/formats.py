@@ -43,6 +43,13 @@ _GLM_47 = (
     "<tool_call>{{ f.name }}{% for name, value in f.arguments | items %}<arg_key>{{ name }}</arg_key>"
     "<arg_value>{{ value if value is string else value | tojson }}</arg_value>{% endfor %}</tool_call>"
 )
+_DSML = (
+    "{{ '\n' }}<｜DSML｜invoke name=\"{{ f.name }}\">{{ '\n' }}{% for name, value in f.arguments | items %}"
+    "{% if not loop.first %}{{ '\n' }}{% endif %}<｜DSML｜parameter name=\"{{ name }}\" "
+    "string=\"{{ 'true' if value is string else 'false' }}\">"
+    "{{ value if value is string else value | tojson }}</｜DSML｜parameter>{% endfor %}"
+    "{{ '\n' }}</｜DSML｜invoke>"
+)
 _PYTHON = (
     "{{ f.name }}({% for name, value in f.arguments | items %}{{ name }}=@"
     "{% if not loop.last %}, {% endif %}{% endfor %})"
@@ -72,6 +79,11 @@ CALLS = {
         + _EACH
         + "<｜tool▁call▁begin｜>{{ f.name }}<｜tool▁sep｜>{{ f.arguments | tojson }}<｜tool▁call▁end｜>{% endfor %}"
         + _SECTION.replace("@", "<｜tool▁calls▁end｜>")
+    ),
+    "deepseek_v32": (
+        _SECTION.replace("'@'", "'\n\n<｜DSML｜function_calls>'")
+        + f"{_EACH}{_DSML}{{% endfor %}}"
+        + _SECTION.replace("'@'", "'\n</｜DSML｜function_calls>'")
     ),
     "kimi_k2": (
         _SECTION.replace("@", "<|tool_calls_section_begin|>")

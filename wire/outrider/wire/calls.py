@@ -8,6 +8,7 @@ import msgspec
 from outrider.wire.call_formats.call_format import CallFormat
 from outrider.wire.call_formats.deepseek_v3 import DEEPSEEK_V3
 from outrider.wire.call_formats.deepseek_v31 import DEEPSEEK_V31
+from outrider.wire.call_formats.deepseek_v32 import DEEPSEEK_V32
 from outrider.wire.call_formats.glm45 import GLM45
 from outrider.wire.call_formats.glm47 import GLM47
 from outrider.wire.call_formats.granite import GRANITE
@@ -24,6 +25,7 @@ FORMATS = {
     "kimi_k2": KIMI_K2,
     "deepseek_v3": DEEPSEEK_V3,
     "deepseek_v31": DEEPSEEK_V31,
+    "deepseek_v32": DEEPSEEK_V32,
     "mistral_v11": MISTRAL_V11,
     "mistral": MISTRAL,
     "harmony": HARMONY,

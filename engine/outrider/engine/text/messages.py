@@ -17,6 +17,8 @@ Message = dict[str, Any]
 
 _THOUGHTS = ("reasoning_content", "thinking", "reasoning")
 """Names of an answer's thoughts; the first one that a message has is copied to the others."""
+_NUMBERED_IDS = "<|tool_call_argument_begin|>"
+"""What stands behind the id of a call in templates of Kimi K2."""
 _ASKS_FOR_NULL = re.compile(r"\bcontent\W*\s(is|is\s+not|==|!=)\s+none\b", re.IGNORECASE)
 _NAMES_DEVELOPER = re.compile(r"""(['"])developer\1""")
 _WORD, _KEY = "zqword", "zqkey"
@@ -32,6 +34,8 @@ class Form(NamedTuple):
         empty_nulls: it shows calls beside a content of null only, so an empty text beside calls becomes null.
         json_text: it writes arguments of calls as they are, so they have to be JSON texts; else they are objects.
         one_system: it takes one message of the system, so those at the beginning are joined.
+        numbered_ids: it writes the ids of calls, which are `functions.name:number` over the whole chat
+            (https://github.com/MoonshotAI/Kimi-K2/blob/main/docs/tool_call_guidance.md).
     """
 
     developer: bool = False
@@ -40,6 +44,7 @@ class Form(NamedTuple):
     empty_nulls: bool = False
     json_text: bool = False
     one_system: bool = False
+    numbered_ids: bool = False
 
     @classmethod
     def of(cls, source: str, render: Callable[[list[Message]], str]) -> Form:
@@ -52,7 +57,7 @@ class Form(NamedTuple):
                 return ""
 
         asks: Message = {"role": "user", "content": _WORD}
-        form = cls()
+        form = cls(numbered_ids=_NUMBERED_IDS in source)
         if _WORD not in text([asks], form) and _WORD in text([asks], form._replace(parts=True)):
             form = form._replace(parts=True)
         if _NAMES_DEVELOPER.search(source):
@@ -78,6 +83,8 @@ def normal_messages(messages: Sequence[Any], form: Form) -> list[Message]:
     `TextError` names the place of what cannot be brought into it: ``messages[3].tool_calls[0].function.arguments``.
     """
     normal = [_message(message, f"messages[{place}]", form) for place, message in enumerate(messages)]
+    if form.numbered_ids:
+        _number_ids(normal)
     return _with_one_system(normal) if form.one_system else normal
 
 
@@ -169,6 +176,21 @@ def _with_one_system(messages: list[Message]) -> list[Message]:
     if count < 2 or not all(isinstance(content, str) for content in contents):
         return messages
     return [{**messages[0], "content": "\n\n".join(contents)}, *messages[count:]]
+
+
+def _number_ids(messages: list[Message]) -> None:
+    """Gives each call the id ``functions.name:number``, and results the ids of their calls."""
+    ids: dict[Any, str] = {}
+    count = 0
+    for message in messages:
+        for call in message.get("tool_calls", ()):
+            name = call.get("function", call)["name"]
+            given, call["id"] = call.get("id"), f"functions.{name}:{count}"
+            ids[given] = call["id"]
+            count += 1
+        given = message.get("tool_call_id")
+        if isinstance(given, str) and given in ids:
+            message["tool_call_id"] = ids[given]
 
 
 _KINDS = {list: "an array", dict: "an object", str: "a string", bool: "a truth value", type(None): "null"}

@@ -7,7 +7,7 @@ The schemas of values are enforced but for the lengths and patterns of texts tha
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from outrider.gateway.schemas.parameters import Parameters, kinds
@@ -56,12 +56,12 @@ class TaggedLark(_ArgumentsLark):
         assert isinstance(tags, Tags)
         items = []
         for number, (name, schema) in enumerate(own.schemas.items()):
-            head = self._spelling.of(f"{tags.opening}{name}{tags.middle}")
+            head = self._spelling.of(f"{tags.opening}{name}{'' if tags.json_middle else tags.middle}")
             optional = "" if name in own.required else "?"
             items.append(f"({head} {self._name}_{number}){optional}")
             yield from self._value(f"{self._name}_{number}", schema, tags)
         if own.more is not False:
-            opening, middle = map(self._spelling.of, (tags.opening, tags.middle))
+            opening, middle = map(self._spelling.of, (tags.opening, "" if tags.json_middle else tags.middle))
             items.append(f"({opening} {self._name.upper()}_NAME {middle} {self._name}_more)*")
             yield f"{self._name.upper()}_NAME: {self._unnamed('[A-Za-z0-9_.-]+')}"
             yield from self._value(f"{self._name}_more", own.more, tags)
@@ -71,14 +71,30 @@ class TaggedLark(_ArgumentsLark):
         """The rules of a value and the text that closes it."""
         types, closing = self._parameters.types_of(schema), self._spelling.of(tags.closing)
         resolved = self._parameters.resolved(schema)
-        if "string" not in types:
+        if tags.json_middle:
+            text, other = map(self._spelling.of, (tags.middle, tags.json_middle))
+            told = [f"{text} {rule}_text"] if "string" in types else []
+            told += [f"{other} {self._json(schema)} {closing}"] if types - {"string"} else []
+            yield f"{rule}: {' | '.join(told)}"
+            if "string" in types:
+                yield from self._text(f"{rule}_text", resolved, {"string"}, tags)
+        elif "string" not in types:
             yield f"{rule}: ({' | '.join([self._json(schema), *self._names(schema)])}) {closing}"
-        elif isinstance(resolved, dict) and (listed := resolved.get("enum", [resolved.get("const")])) != [None]:
-            texts = [text for value in listed if set(kinds(value)) & types for text in _texts(value)]
+        else:
+            yield from self._text(rule, resolved, types, tags)
+
+    def _text(self, rule: str, schema: Any, types: Collection[str], tags: Tags) -> Iterator[str]:
+        """The rules of a value that stands as it is, of one of ``types``, and the text that closes it."""
+        closing = self._spelling.of(tags.closing)
+        if isinstance(schema, dict) and (listed := schema.get("enum", [schema.get("const")])) != [None]:
+            texts = [text for value in listed if set(kinds(value)) & set(types) for text in _texts(value)]
             yield f"{rule}: ({' | '.join(map(json.dumps, texts))}) {closing}"
-        elif any(mark in self._spelling.tokens for mark in (tags.closing, tags.closing.strip())):
+        elif (cut := self._spelling.cut(tags.closing)) and not cut[0].strip():
             yield f"{rule}: {rule.upper()}_TEXT {closing}"
             yield f"{rule.upper()}_TEXT: /(?s:.*)/"
+        elif cut:
+            yield f"{rule}: {rule.upper()}_TEXT {cut[1]}"
+            yield f"{rule.upper()}_TEXT: /(?s:.*){pattern(cut[0])}/"
         else:
             yield f"{rule}[lazy]: /(?s:.*)/ {closing}"
 

@@ -89,7 +89,7 @@ class _Lark:
             return self._turns(call_rules, text)
         trigger = self._spelling.of(self._format.trigger)
         if not call_rules.may_talk:
-            return [f"start: {trigger} calls"]
+            return [f"start: {f'{self._spelling.of(self._format.gap)}? ' if self._format.gap else ''}{trigger} calls"]
         if text is not None:
             return [f"start: {as_templates_write(text.grammar.json_schema)} | {trigger} calls"]
         bare = " | ".join(f"bare_{place} start" for place in range(len(call_rules.functions)))
@@ -97,6 +97,9 @@ class _Lark:
             return [f"start: TEXT | {trigger} calls | {bare}", self._text("", call_rules)]
         if self._format.trigger in self._spelling.tokens:
             return [f"start: TEXT | TEXT {trigger} calls | {bare}", self._text("(?s:.*)", call_rules)]
+        if cut := self._spelling.cut(self._format.trigger):
+            opened = f"OPENED: /(?s:.*){pattern(cut[0])}/ & ~/{head_pattern(call_rules.names)}(?s:.*)/"
+            return [f"start: TEXT | OPENED {cut[1]} calls | {bare}", opened, self._text("(?s:.*)", call_rules)]
         return [
             f"start: TEXT | opened calls | {bare}",
             f"opened[lazy]: TEXT {trigger}",

@@ -25,6 +25,11 @@ class Spelling:
         """``text`` as literals; "" for an empty text."""
         return " ".join(map(self._part, filter(None, self._parts.split(text))))
 
+    def cut(self, text: str) -> tuple[str, str] | None:
+        """``text`` in front of its first token, and the rest as literals; None if there is no token in it."""
+        before, *rest = self._parts.split(text) if self.tokens else [text]
+        return (before, " ".join(map(self._part, filter(None, rest)))) if rest else None
+
     def _part(self, part: str) -> str:
         if part in self.tokens:
             return f"<[{self.tokens[part]}]>"

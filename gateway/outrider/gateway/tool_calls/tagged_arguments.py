@@ -46,11 +46,14 @@ class TaggedArguments:
         if text and not text.startswith(opening) and not opening.startswith(text):
             self.whole = True
             return "}" if self._count else "{}", text
-        name, found, rest = text[len(opening) :].partition(middle)
-        if not found:
+        middles = (each for each in (middle, self._tags.json_middle) if each and each in text)
+        if (found := min(middles, key=text.index, default=None)) is None:
             return "", text
-        types = self._types.get(name, self._types.get("", tuple(ANY)))
-        self._value, self._inside = _Value(frozenset(types)), True
+        name, _, rest = text[len(opening) :].partition(found)
+        types = frozenset(self._types.get(name, self._types.get("", tuple(ANY))))
+        if self._tags.json_middle:  # a string where the schema allows none is read by the schema
+            types = types & {"string"} or types if found == middle else types - {"string"} or ANY - {"string"}
+        self._value, self._inside = _Value(types), True
         self._count += 1
         return f"{', ' if self._count > 1 else '{'}{_quoted(name)}: ", rest
 

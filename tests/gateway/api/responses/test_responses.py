@@ -255,3 +255,8 @@ async def test_a_conversation_goes_on_from_a_stored_response(
     assert third.usage is not None
     assert whole.usage is not None
     assert whole.usage.input_tokens == third.usage.input_tokens
+
+
+async def test_a_conversation_is_not_compacted_and_the_refusal_says_what_helps(client: openai.AsyncOpenAI) -> None:
+    with pytest.raises(openai.NotFoundError, match=r'^Error code: 404 .*set truncation to "auto"'):
+        await client.responses.compact(model=MODEL, input="def f(")

@@ -34,6 +34,9 @@ READERS = {
     "response": (read_response, RESPONSE),
 }
 
+GIVEN: dict[str, list[Any]] = {"completion": [], "chat": [], "response": [HELLO]}
+"""What a body needs to become a generation."""
+
 
 def _read(kind: str, **more: Any) -> tuple[Any, list[str]]:
     read, body = READERS[kind]
@@ -157,6 +160,16 @@ def test_a_name_that_stands_for_a_required_parameter_is_refused_with_the_right_o
 )
 def test_values_that_mean_nothing_are_as_good_as_absent(kind: str, more: dict[str, Any]) -> None:
     assert _asked(kind, **more) == _asked(kind, **dict.fromkeys(more))
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_a_seed_of_minus_one_is_a_random_one(kind: str) -> None:
+    """As in vLLM and llama-server."""
+    drawn = {_read(kind, seed=-1)[0].generation(*GIVEN[kind]).sampling.seed for _ in range(3)}
+    assert len(drawn) == 3
+    assert -1 not in drawn
+    assert not _read(kind, seed=-1, temperature=1)[0].generation(*GIVEN[kind]).coalesce
+    assert _read(kind, seed=-2)[0].generation(*GIVEN[kind]).sampling.seed == -2
 
 
 @pytest.mark.parametrize("name", ["n_predict", "num_predict"])

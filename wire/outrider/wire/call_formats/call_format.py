@@ -13,12 +13,14 @@ NAME, ID = "$NAME", "$ID"
 class Tags(msgspec.Struct, frozen=True):
     """Arguments one by one: ``opening``, a name, ``middle``, a value, ``closing``.
 
-    A value that may only be a string is written as it is, others as JSON.
+    A value that may only be a string is written as it is, others as JSON. With a ``json_middle``, that stands in front
+    of JSON, and ``middle`` in front of strings.
     """
 
     opening: str
     middle: str
     closing: str
+    json_middle: str = ""
 
 
 class CallFormat(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,6 +30,7 @@ class CallFormat(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         signs: texts that are all in chat templates of this format.
+        gap: blanks that may stand in front of the first call where no text does.
         end: what follows the last call.
         trigger: what no text outside calls holds, since a call follows it; "" for that part of a head that ends with
             the name of a function and a bracket.
@@ -43,6 +46,7 @@ class CallFormat(msgspec.Struct, frozen=True, kw_only=True):
     head: tuple[str, ...]
     later: tuple[str, ...] = ()
     tail: tuple[str, ...] = ()
+    gap: str = ""
     end: str = ""
     trigger: str
     arguments: Literal["json", "python"] | Tags = "json"

@@ -271,6 +271,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         answer=InputTokens,
         errors=READ_ERRORS + SERVED,
     ),
+    ("POST", "/v1/responses/compact"): Operation("Refused: conversations are not compacted.", errors=(NotFound,)),
     ("GET", "/v1/streams/{id}"): Operation(
         "A stream behind the event that was read last.",
         query=StreamQuery,

@@ -64,6 +64,7 @@ class ResponseRoutes:
             Route("/v1/responses/{id}/cancel", self._cancel, methods=["POST"]),
             Route("/v1/responses/{id}/input_items", self._list, methods=["GET"]),
             Route("/v1/responses/input_tokens", self._count, methods=["POST"]),
+            Route("/v1/responses/compact", _refuse_to_compact, methods=["POST"]),
         ]
 
     async def _create(self, request: Request) -> Response:
@@ -292,3 +293,7 @@ def _with_response_names(error: InvalidRequest) -> InvalidRequest:
 def _key(request: Request) -> Key:
     admission: Admission = request.state.admission
     return Key(admission.caller.tenant, request_id_of(request.path_params["id"]))
+
+
+async def _refuse_to_compact(request: Request) -> Response:
+    raise NotFound('conversations are not compacted here: ask for a summary, or set truncation to "auto"')

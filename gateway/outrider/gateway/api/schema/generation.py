@@ -124,7 +124,8 @@ class GenerationBody(SharedParameters, frozen=True, kw_only=True):
         self, prompt: Prompt, structure: Structure | None, call_rules: CallRules | None = None, **draws: Any
     ) -> Generation:
         """The generation that the body asks for; ``draws`` are sampling parameters that bodies name differently."""
-        seed = secrets.randbits(_SEED_BITS) if self.seed is None else self.seed
+        chosen = None if self.seed == -1 else self.seed  # as in vLLM, llama-server and Ollama
+        seed = secrets.randbits(_SEED_BITS) if chosen is None else chosen
         stop = (self.stop,) if isinstance(self.stop, str) else self.stop
         listed: tuple[Any, ...] = ()
         shared = self
@@ -141,7 +142,7 @@ class GenerationBody(SharedParameters, frozen=True, kw_only=True):
             priority=-self.priority,
             session=self.prompt_cache_key or self.user or "",
             deadlines=self._deadlines,
-            coalesce=self.coalesce and (self.seed is not None or self.temperature == 0),
+            coalesce=self.coalesce and (chosen is not None or self.temperature == 0),
             call_rules=call_rules,
             unnamed=tuple(name for name in LEFT_TO_MODELS if getattr(self, name) is None),
             prediction="" if self.prediction is None else self.prediction.text,
@@ -180,9 +181,8 @@ class AnswerBody(GenerationBody, frozen=True, kw_only=True):
 
     @property
     def asked(self) -> dict[str, Any]:
-        """These parameters by name; a seed of -1 is none, as Ollama and llama-server have it."""
-        given = {name: getattr(self, name) for name in AnswerBody.__struct_fields__}
-        return given | {"seed": None if self.seed == -1 else self.seed}
+        """These parameters by name."""
+        return {name: getattr(self, name) for name in AnswerBody.__struct_fields__}
 
 
 def _bias(pair: tuple[int | str, float | bool]) -> tuple[int | str, float | None]:
