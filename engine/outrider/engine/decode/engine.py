@@ -209,7 +209,7 @@ class Engine:
         self._meter.run(works, len(self.scheduler.running) if self.scheduler.waiting else 0)
         for work, drawn in self._run(works):
             self._committer.commit(work, drawn)
-        self._meter.end(plan, works, self.busy)
+        self.scheduler.embeddings.ran(plan, self._meter.end(plan, works, self.busy))
         outcome = self.take_outcome()
         outcome.spans = self._meter.spans
         return outcome
