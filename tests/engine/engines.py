@@ -7,6 +7,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
+from dataclasses import replace
 from pathlib import Path
 from sys import maxsize
 from typing import Any
@@ -238,6 +239,8 @@ def engine_maker(folder: Path) -> MakeEngine:
         timer: Callable[[], float] = time.perf_counter,
         audit_share: float = 0.0,
         telemetry: Telemetry | None = None,
+        embedding_rows: int = maxsize,
+        embedding_share: float = 1.0,
     ) -> CheckedEngine:
         directory = folder / f"toy-{vocabulary}"
         if not directory.exists():
@@ -245,6 +248,7 @@ def engine_maker(folder: Path) -> MakeEngine:
         model = LlamaModel.load(directory, dtype="float32", determinism=determinism, kv_dtype=kv_dtype)
         context = model.config.context_length
         limits = Limits(running, waiting, prefill_rows, guesses, 63, 8, context, 0, rows, aging_s, pinned)
+        limits = replace(limits, embedding_rows=embedding_rows, embedding_share=embedding_share)
         scheduler = Scheduler(limits, PageTable(pages), b"toy", clock)
         tokenizer, chosen = Tokenizer.load(directory), policy or (DrafterPolicy() if judged else None)
         return build_engine(

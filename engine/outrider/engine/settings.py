@@ -33,6 +33,7 @@ class EngineSettings:
     max_waiting: int = 256
     prefill_rows: int = 256
     max_rows: int = 320
+    embedding_share: float = 0.1
     priority_aging_s: float = 10.0
     max_guesses: int = 64
     max_nodes: int = 31

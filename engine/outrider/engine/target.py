@@ -276,6 +276,8 @@ def _limits(settings: EngineSettings, context_length: int, pages: int, cost: Cos
         settings.max_rows,
         aging_s=settings.priority_aging_s,
         pinned=int(pages * settings.pinned_share),
+        embedding_rows=cost.most_rows(_PROMPT_STEPS * cost(1), settings.prefill_rows),
+        embedding_share=settings.embedding_share,
     )
 
 

@@ -148,6 +148,10 @@ class VerifierSettings(Settings, kw_only=True, frozen=True):
             "fewer rows limit how long a prompt delays other sequences",
         ),
     ] = 320
+    embedding_share: Annotated[
+        float,
+        Meta(ge=0.01, le=1, description="share of the time that embeddings take while answers are computed"),
+    ] = 0.1
     priority_aging_s: Annotated[
         float, Meta(gt=0, description="seconds of waiting that raise a priority by one level")
     ] = 10.0

@@ -208,7 +208,7 @@ class Engine:
             return self.take_outcome()
         self._meter.run(works, len(self.scheduler.running) if self.scheduler.waiting else 0)
         self._committer.commit([*self._run(works)])
-        self._meter.end(plan, works, self.busy)
+        self.scheduler.embeddings.ran(plan, self._meter.end(plan, works, self.busy))
         outcome = self.take_outcome()
         outcome.spans = self._meter.spans
         return outcome

@@ -53,8 +53,8 @@ class StepMeter:
         self._crowd, self._ran = crowd, self._clock()
         self._watch = self._telemetry.step(works) if works else None
 
-    def end(self, plan: Plan, works: Seq[Work], more: bool) -> None:
-        """Ends the step. With ``more`` work, the next step follows directly."""
+    def end(self, plan: Plan, works: Seq[Work], more: bool) -> float:
+        """Ends the step, and tells its seconds. With ``more`` work, the next step follows directly."""
         ended, tokens = self._clock(), self.tally.tokens - self._tokens
         seconds = ended - self._began
         rows = self._count(works)
@@ -70,6 +70,7 @@ class StepMeter:
             self.tally.crowded(self._crowd, tokens, seconds)
         if works and not plan.prefilling and more:
             self._ended = ended
+        return seconds
 
     def _count(self, works: Seq[Work]) -> int:
         """Counts the step and its rows; returns their number."""

@@ -21,6 +21,7 @@ BOUNDS: dict[str, tuple[float, float | None]] = {
     "max_waiting": (1, None),
     "prefill_rows": (1, None),
     "max_rows": (2, None),
+    "embedding_share": (0.01, 1),
     "max_guesses": (0, None),
     "max_nodes": (1, MOST_NODES),
     "max_tenant_guesses": (0, None),

@@ -24,6 +24,8 @@ class Limits:
         rows: most rows in a step, more than ``running``.
         aging_s: seconds of waiting that raise a priority by one level.
         pinned: most pinned pages.
+        embedding_rows: most rows of embeddings in a step that computes answers, too.
+        embedding_share: share of the time that embeddings take while answers are computed.
     """
 
     running: int
@@ -37,6 +39,8 @@ class Limits:
     rows: int = maxsize
     aging_s: float = 10.0
     pinned: int = 0
+    embedding_rows: int = maxsize
+    embedding_share: float = 1.0
 
     def __post_init__(self) -> None:
         if self.rows <= self.running:
@@ -45,10 +49,24 @@ class Limits:
 
 @dataclass(slots=True)
 class Plan:
-    """One step: decoding sequences (one pending token each), and prefilling sequences with the rows of each."""
+    """One step: decoding sequences (one pending token each), and prefilling sequences with the rows of each.
+
+    ``embedding_room`` is how many more rows embeddings may have.
+    """
 
     decoding: list[Sequence]
     prefilling: list[tuple[Sequence, int]]
+    embedding_room: int = maxsize
+
+    def most_rows(self, sequence: Sequence, left: int) -> int:
+        """How many of the ``left`` rows a prefilling sequence may have."""
+        return left if sequence.request.pooling is None else min(left, self.embedding_room)
+
+    def give(self, sequence: Sequence, rows: int, planned: int = 0) -> None:
+        """Gives a sequence ``rows``, of which ``planned`` are counted already."""
+        self.prefilling.append((sequence, rows))
+        if sequence.request.pooling is not None:
+            self.embedding_room -= rows - planned
 
     @property
     def prompt_rows(self) -> int:

@@ -9,6 +9,7 @@ from itertools import chain
 
 from outrider.engine.pages.page_table import OutOfPages, PageTable
 from outrider.engine.requests.sequence import Sequence
+from outrider.engine.scheduling.embedding_share import EmbeddingShare
 from outrider.engine.scheduling.fairness import TokenCounters
 from outrider.engine.scheduling.pins import Pins
 from outrider.engine.scheduling.plan import Limits, Plan
@@ -37,6 +38,7 @@ class Scheduler:
     Rows: every decoding sequence has a row in every step. Prompts get the first half of the remaining rows and guesses
     may buy the rest, so that prompts move in every step for any number of guesses. Rows that guesses do not buy go to
     prompts too (`fill`). ``rows`` limits every step, and so what a long prompt can add to the ITL of other sequences.
+    Embeddings have rows of prompts, but beside answers only a share of the time (`EmbeddingShare`).
 
     Pages: a sequence is admitted if there are pages for all its tokens, beside the pages still owed to the running
     sequences and one more for each of them. So pages run out only through tokens generated since. No sequence is
@@ -46,6 +48,7 @@ class Scheduler:
 
     Attributes:
         pins: pages that stay without a sequence.
+        embeddings: the share of embeddings.
         reused: number of prompt tokens that were found in pages.
         prefixes: number of prompt tokens by where their pages came from: verifier, kvcache, peer or computed.
         preempted: number of preemptions.
@@ -61,6 +64,7 @@ class Scheduler:
         self.waiting = WaitingQueue(self.counters, limits.aging_s)
         self.running: list[Sequence] = []
         self.pins = Pins(pages, limits.pinned)
+        self.embeddings = EmbeddingShare(limits, clock)
         self.preempted = self.reused = 0
         self.prefixes: Counter[str] = Counter()
         self._parked: set[Sequence] = set()
@@ -132,10 +136,11 @@ class Scheduler:
         plan.decoding = [sequence for sequence in decoding if self._make_room(sequence, 1)]
         left = self.limits.rows - len(plan.decoding)
         left = min(self.limits.prefill_rows, -(-left // 2) if plan.decoding else left)
+        plan.embedding_room = self.embeddings.most_rows(self.running, self.waiting)
         for sequence in order:
-            rows = min(sequence.pending, left)
+            rows = min(sequence.pending, plan.most_rows(sequence, left))
             if sequence.pending > 1 and rows and self._make_room(sequence, rows):
-                plan.prefilling.append((sequence, rows))
+                plan.give(sequence, rows)
                 left -= rows
         return plan if self.preempted == preempted else self._still_running(plan)
 
@@ -162,10 +167,11 @@ class Scheduler:
         plan.prefilling = []
         for sequence in sorted((s for s in self.running if s.pending > 1), key=self._rank):
             rows = planned.get(id(sequence), 0)
-            more = self._sequence_pages.stretch(sequence, rows, min(sequence.pending - rows, left))
+            wanted = min(sequence.pending - rows, plan.most_rows(sequence, left))
+            more = self._sequence_pages.stretch(sequence, rows, wanted)
             left -= more
             if rows + more:
-                plan.prefilling.append((sequence, rows + more))
+                plan.give(sequence, rows + more, planned=rows)
 
     def commit(self, sequence: Sequence, cached: int) -> None:
         """Notes that the leading ``cached`` tokens are in their pages, and publishes full pages."""
