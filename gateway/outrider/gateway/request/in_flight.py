@@ -32,7 +32,7 @@ from outrider.gateway.stream.frame_reader import FrameReader
 from outrider.gateway.stream.pool import AnswerPool
 from outrider.gateway.stream.token_stream import LogSummary, TokenStream
 from outrider.mesh.attempts import persist
-from outrider.mesh.errors import AlreadyExists, OutriderError
+from outrider.mesh.errors import AlreadyExists, OutriderError, Unavailable
 from outrider.mesh.service import Mesh
 
 T = TypeVar("T")
@@ -184,10 +184,11 @@ class Flights:
             await flight.settle(self._tasks)
 
     def leave_all(self) -> None:
-        """Leaves the resumable flights to other gateways: their verifiers keep them for ``lease_s`` seconds."""
+        """Has all readers fail, and leaves resumable flights to other gateways: verifiers keep them for ``lease_s``."""
         for flight in self._flights:
             if flight.recording.resumable:
                 flight.disown()
+            flight.withdraw(Unavailable("the gateway is shutting down", retry_after=1.0))
 
     def _has_flight(self, key: Key) -> bool:
         return any(flight.key == key for flight in self._flights)

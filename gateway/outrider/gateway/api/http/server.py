@@ -18,6 +18,7 @@ from outrider.mesh.tasks import Tasks
 from starlette.types import ASGIApp
 
 _BACKLOG = 2048
+_LAST_WORDS_S = 0.5
 _KEEP_ALIVE_S = 75  # longer than proxies in front of the gateway keep idle connections
 
 
@@ -80,8 +81,11 @@ class HttpServer:
         await asyncio.shield(self._serving)
 
     async def stop(self) -> None:
-        """Breaks off the answers that have begun, and answers other requests with 503."""
-        self._server.should_exit = self._server.force_exit = True
+        """Breaks off the answers that do not end at once, and answers requests without an answer with 503."""
+        self._server.should_exit = True
+        if self._server.server_state.tasks:
+            await asyncio.wait(list(self._server.server_state.tasks), timeout=_LAST_WORDS_S)
+        self._server.force_exit = True
         for connection in list(self._server.server_state.connections):
             if isinstance(connection, Protocol):
                 connection.give_up()

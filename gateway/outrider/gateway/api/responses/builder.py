@@ -85,12 +85,18 @@ class ResponseBuilder:
         self._failure = error
         return self._numbered([event_types.Failed(response=self.response())])
 
-    def interrupt(self, error: OutriderError) -> event_types.Failure:
-        """The event of a temporary failure; it has the number of the event before it."""
+    def interrupt(self, error: OutriderError) -> list[event_types.Event]:
+        """The events of a failure that other readers may not get; they have the number of the event before them.
+
+        Some clients know the former alone, and others, such as Codex, the latter, which holds no output.
+        """
         code = getattr(error, "reason", None) or error.type
-        return event_types.Failure(
-            sequence_number=max(0, self._next - 1), message=error.message, code=code, param=error.param
-        )
+        response = msgspec.structs.replace(self._response("failed", []), error=_error(error))
+        number = max(0, self._next - 1)
+        return [
+            event_types.Failure(sequence_number=number, message=error.message, code=code, param=error.param),
+            event_types.Failed(sequence_number=number, response=response),
+        ]
 
     @property
     def over(self) -> bool:

@@ -115,7 +115,7 @@ class ArgumentsDone(_ItemEvent, tag="response.function_call_arguments.done"):
 
 
 class Failure(_Event, tag="error"):
-    """The stream broke off; a client may resume it after ``sequence_number``."""
+    """The stream broke off, as `Failed` says behind it; a client may resume it after ``sequence_number``."""
 
     message: str
     code: str | None

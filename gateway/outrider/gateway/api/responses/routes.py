@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from functools import partial
 from typing import ClassVar
 
 from outrider.gateway.admission.caller import Caller
@@ -26,6 +27,7 @@ from outrider.gateway.api.responses.stored_form import (
     decode_shape,
     encode_shape,
     request_id_of,
+    unbegun_response,
     unknown_response,
 )
 from outrider.gateway.api.responses.stream import ResponseStream, collect, failure
@@ -74,7 +76,8 @@ class ResponseRoutes:
             raise InvalidRequest("only a stored stream can go on without its client: stream and store must be true")
         starting = self._begin(request, body, said, ignored, lingers)
         if body.stream:
-            return self._streamed(request, starting, obfuscated=body.obfuscated)
+            unbegun = partial(unbegun_response, body, request.state.request_id)
+            return self._streamed(request, starting, unbegun, obfuscated=body.obfuscated)
         flight, shape = await until_disconnected(request.receive, starting)
         builder = shape.builder(flight.key, flight.record, self._seal)
         if body.background:
@@ -198,12 +201,14 @@ class ResponseRoutes:
             return await self._flights.resume(key, record, verifiers, request.state.admission), shape
 
         obfuscated = shape.obfuscated or query.include_obfuscation
-        return self._streamed(request, resuming(), query.starting_after, obfuscated=obfuscated)
+        unbegun = partial(shape.builder, key, record, self._seal)
+        return self._streamed(request, resuming(), unbegun, query.starting_after, obfuscated=obfuscated)
 
     def _streamed(
         self,
         request: Request,
         starting: Awaitable[tuple[Flight, ResponseShape]],
+        unbegun: Callable[[], ResponseBuilder],
         after: int = -1,
         *,
         obfuscated: bool,
@@ -216,7 +221,7 @@ class ResponseRoutes:
             starting,
             events,
             lambda begun: self._flights.leave(begun[0]),
-            failure,
+            lambda error: failure(unbegun(), error),
             self._settings,
             before=lambda: note_trouble(request, self._flights.catalog.trouble),
             obfuscated=obfuscated or request.state.admission.caller.obfuscation,

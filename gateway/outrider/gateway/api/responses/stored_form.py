@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import time
+from typing import Any
 
 import msgspec
 from outrider.gateway.api.responses.body import SEALED, ResponseBody
@@ -98,6 +100,12 @@ def request_id_of(response: str) -> str:
     if match is None:
         raise unknown_response()
     return match[1]
+
+
+def unbegun_response(body: ResponseBody, request: str) -> ResponseBuilder:
+    """A builder of a response that could not begin; ``request`` is its request's id."""
+    told: Any = {"model": body.model, "created": int(time.time()), "seed": 0, "return_tokens": False}
+    return ResponseBuilder(_echo(body), request, reader=None, **told)
 
 
 def unknown_response() -> NotFound:

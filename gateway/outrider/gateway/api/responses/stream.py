@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 from outrider.gateway.api.http.sse import typed_event
 from outrider.gateway.api.responses.builder import ResponseBuilder
-from outrider.gateway.api.responses.events import Event, Failure
+from outrider.gateway.api.responses.events import Event
 from outrider.gateway.request.flight import Flight
 from outrider.mesh.errors import Cancelled, Internal, InvalidRequest, OutriderError
 from outrider.mesh.telemetry import get_logger
@@ -18,10 +18,9 @@ _IN_FRAMES = (Cancelled, Internal, InvalidRequest)
 _log = get_logger("responses")
 
 
-def failure(error: OutriderError) -> bytes:
-    """The event of a response that could not begin."""
-    code = getattr(error, "reason", None) or error.type
-    return typed_event(Failure(message=error.message, code=code, param=error.param))
+def failure(builder: ResponseBuilder, error: OutriderError) -> bytes:
+    """The events of a response that could not begin."""
+    return b"".join(map(typed_event, builder.interrupt(error)))
 
 
 class ResponseStream:
@@ -38,11 +37,16 @@ class ResponseStream:
                     yield data
 
     async def _all(self) -> AsyncGenerator[list[Event], None]:
-        yield self._builder.begin()
         try:
+            yield self._builder.begin()
             async with aclosing(self._flight.frames()) as batches:
                 async for _, frames in batches:
-                    yield [event for frame in frames for event in self._builder.take(frame)]
+                    events: list[Event] = []
+                    try:
+                        for frame in frames:
+                            events += self._builder.take(frame)
+                    finally:
+                        yield events
         except OutriderError as error:
             yield self._fail(error)
         except Exception:
@@ -54,9 +58,9 @@ class ResponseStream:
         return self._builder.fail(error) if permanent else self._interrupt(error)
 
     def _interrupt(self, error: OutriderError) -> list[Event]:
-        """The event of a temporary failure; it is sent even to readers that have the event with its number."""
+        """The events of a temporary failure; they are sent even to readers that have the event with their number."""
         self._after = -1
-        return [self._builder.interrupt(error)]
+        return self._builder.interrupt(error)
 
 
 async def collect(flight: Flight, builder: ResponseBuilder) -> None:
