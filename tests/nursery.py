@@ -10,6 +10,7 @@ import ctypes
 import json
 import os
 import runpy
+import signal
 import subprocess
 import sys
 import threading
@@ -22,8 +23,8 @@ from pathlib import Path
 from setproctitle import getproctitle
 
 _IMPORTED = ("gateway", "kvcache", "proposer", "tokenizer", "verifier")
-_OF_A_TEST = ("PYTEST_CURRENT_TEST", "LATCH_FILE", "OMP_NUM_THREADS")
-"""Environment variables that may differ: nothing reads them when it is imported, or all services have the same."""
+_OF_A_TEST = ("PYTEST_CURRENT_TEST", "LATCH_FILE")
+"""Environment variables that may differ from the nursery's: nothing reads them when it is imported."""
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of prctl(2)
 _POLL_S = 0.02
 
@@ -92,7 +93,7 @@ class _Nursery:
         with self._alone:
             self._prctl(_SUBREAPER, 1, 0, 0, 0)  # what loses its parent meanwhile becomes a child of this process
             try:
-                asked.write(json.dumps([command[1:], environment, str(log)]).encode() + b"\n")
+                asked.write(json.dumps([command[1:], environment, os.getcwd(), str(log)]).encode() + b"\n")
                 asked.flush()
                 return Child(int(told.readline()))
             finally:
@@ -114,6 +115,7 @@ def main() -> None:
     for kind in _IMPORTED:
         import_module(f"outrider.{kind}.service")
     getproctitle()  # finds where titles are written, while the environment is still in its place
+    assert len(os.listdir("/proc/self/task")) == 1, "a fork has no thread but one: locks that others hold stay locked"
     for line in sys.stdin.buffer:
         pid = _fork()
         if not pid:
@@ -127,7 +129,7 @@ def _fork() -> int:
     if not (parent := os.fork()):
         if pid := os.fork():
             os.write(writing, str(pid).encode())
-            os._exit(0)
+            os.kill(os.getpid(), signal.SIGKILL)  # ends without what Python does at an end: that is the nursery's
         os.close(reading)
         os.close(writing)
         return 0
@@ -137,7 +139,8 @@ def _fork() -> int:
         return int(told.read())
 
 
-def _become(arguments: list[str], environment: dict[str, str], log: str) -> None:
+def _become(arguments: list[str], environment: dict[str, str], directory: str, log: str) -> None:
+    os.chdir(directory)
     os.environ.clear()
     os.environ.update(environment)
     for opened, files in (
@@ -150,7 +153,7 @@ def _become(arguments: list[str], environment: dict[str, str], log: str) -> None
     option, program, *flags = arguments
     sys.argv = [program, *flags]
     if option == "-m":
-        sys.path.insert(0, os.getcwd())
+        sys.path.insert(0, directory)
         runpy.run_module(program, run_name="__main__", alter_sys=True)
     else:
         runpy.run_path(program, run_name="__main__")
