@@ -23,8 +23,8 @@ from pathlib import Path
 from setproctitle import getproctitle
 
 _IMPORTED = ("gateway", "kvcache", "proposer", "tokenizer", "verifier")
-_OF_A_TEST = ("PYTEST_CURRENT_TEST", "LATCH_FILE")
-"""Environment variables that may differ from the nursery's: nothing reads them when it is imported."""
+_OF_A_TEST = ("PYTEST_CURRENT_TEST", "LATCH_FILE", "PYTHONPATH")
+"""Environment variables that may differ from the nursery's: what is imported in it reads none of them."""
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of prctl(2)
 _POLL_S = 0.02
 
@@ -152,6 +152,8 @@ def _become(arguments: list[str], environment: dict[str, str], directory: str, l
         os.close(opened)
     option, program, *flags = arguments
     sys.argv = [program, *flags]
+    folders = environment.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:0] = [folder for folder in folders if folder and folder not in sys.path]
     if option == "-m":
         sys.path.insert(0, directory)
         runpy.run_module(program, run_name="__main__", alter_sys=True)
