@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests import freezing
+from tests import freezing, nursery
 from tests import latch as latched
 
 _STOP_S = 60.0
@@ -41,14 +41,13 @@ class ServiceProcess:
         started = (*latched.PROGRAM, program or SERVING) if latch else (sys.executable, "-m", module)
         self._command, self._ended_by_us = [*started, *flags], False
         self._environment = {"OMP_NUM_THREADS": "1"} | (latch.environment if latch else {})
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: nursery.Child | subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Starts the process; `wait_ready` waits until it is ready."""
         self._ended_by_us = False
         self._began_at = self.log.stat().st_size if self.log.exists() else 0
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, env=os.environ | self._environment)
+        self._process = nursery.start(self._command, {**os.environ, **self._environment}, self.log)
 
     @property
     def pid(self) -> int:

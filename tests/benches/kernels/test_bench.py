@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from outrider.benches.kernels import cpu
+from outrider.benches.kernels.__main__ import main
 from outrider.benches.kernels.cases import STEPS, Case, Step, Work, cases
 from outrider.benches.kernels.goals import goals
 from outrider.benches.kernels.gpu import Ceiling, Timing
@@ -64,28 +63,28 @@ def test_the_slower_of_memory_and_products_bounds_a_case(name: str) -> None:
         assert (round(least.seconds, 6), least.bound) == (seconds, bound)
 
 
-def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "outrider.benches.kernels", *arguments]
-    environment = os.environ | {"TRITON_INTERPRET": "1"}
-    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-
-
-def test_without_a_gpu_the_least_times_are_told(tmp_path: Path) -> None:
-    completed = bench(
-        "--shapes", "pocket", "--steps", "decode,prompt-512", "--device-model", "a100", "--out", str(tmp_path)
-    )
-    assert completed.returncode == 0, completed.stderr[-2000:]
-    assert "There is no GPU here; these are the least times on A100 SXM 80 GB, not measurements." in completed.stdout
+def test_without_a_gpu_the_least_times_are_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    steps = ["--shapes", "pocket", "--steps", "decode,prompt-512"]
+    device = ["--device-model", "a100", "--threads", "1"]
+    monkeypatch.setattr(sys, "argv", ["kernels", *steps, *device, "--out", str(tmp_path)])
+    main()
+    told = capsys.readouterr().out
+    assert "There is no GPU here; these are the least times on A100 SXM 80 GB, not measurements." in told
     written = json.loads((tmp_path / "roofline-a100.json").read_text())
     assert written["source"] == "NVIDIA A100 Tensor Core GPU data sheet, without sparsity"
     assert {row["op"] for row in written["rows"]} >= {"rms_norm", "linear logits strict", "tree_attention strict"}
     assert (tmp_path / "roofline-a100.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_step_that_is_not_known_is_refused_by_name() -> None:
-    completed = bench("--steps", "decode,march")
-    assert completed.returncode == 2
-    assert "'march' is none of decode, decode-32, tree-8x16, prompt-512" in completed.stderr
+def test_a_step_that_is_not_known_is_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["kernels", "--steps", "decode,march"])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert "'march' is none of decode, decode-32, tree-8x16, prompt-512" in capsys.readouterr().err
 
 
 def test_ops_with_two_modes_are_measured_in_both() -> None:
