@@ -76,6 +76,7 @@ WHOLE: tuple[str, ...] = (
     "measure/planning",
     "measure/ramp/test_ramp.py::test_a_comparison_finds_what_changed_and_nothing_in_noise",
     "mesh/test_lifecycle.py",
+    "native/test_program.py::test_answers_of_arm64_are_those_of_x86_64",
     "native/test_program.py::test_every_call_survives_the_sanitizers_and_a_failing_allocator",
     "outside",
     "repo/test_wheel.py",

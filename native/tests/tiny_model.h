@@ -117,9 +117,8 @@ class TinyModel {
   std::vector<uint8_t> numbers(int32_t count) {
     const size_t size = kind_.kind == OUTRIDER_FLOAT32 ? 4 : 2;
     std::vector<uint8_t> bytes(static_cast<size_t>(count) * size);
-    std::uniform_real_distribution<float> between(-0.1f, 0.1f);
     for (size_t i = 0; i < static_cast<size_t>(count); i++) {
-      const float value = between(random_);
+      const float value = static_cast<float>(random_() >> 8) * 0x1p-24f * 0.2f - 0.1f;
       uint32_t bits;
       std::memcpy(&bits, &value, 4);
       if (kind_.kind == OUTRIDER_BFLOAT16) bits >>= 16;

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 from outrider.native import compiler
 from outrider.native.compiler import LANGUAGE, SOURCE, WARNINGS
-from outrider.native.levels import LEVELS, Level, supported_levels
+from outrider.native.levels import AARCH64, LEVELS, Level, supported_levels
 
 PROGRAM = Path(__file__).parents[2] / "native" / "tests"
+ANSWERS = PROGRAM / "answers.txt"
+"""What the program prints at the level avx2."""
+CROSS, QEMU = shutil.which("aarch64-linux-gnu-g++"), shutil.which("qemu-aarch64-static")
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
 
 
@@ -32,3 +36,21 @@ def test_every_call_survives_the_sanitizers_and_a_failing_allocator(level: Level
     completed = subprocess.run([program], env=environment, capture_output=True, text=True, check=False)
     assert completed.returncode == 0, completed.stdout + completed.stderr
     assert completed.stdout.count("no leak") == 7
+    assert _answers(completed.stdout) == _answers(ANSWERS.read_text())
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (CROSS and QEMU), reason="needs g++-aarch64-linux-gnu and qemu-user-static")
+@pytest.mark.parametrize("level", AARCH64, ids=lambda level: level.name)
+def test_answers_of_arm64_are_those_of_x86_64(level: Level, tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    flags = [*LANGUAGE, *WARNINGS, "-Werror", *level.flags, "-O1", "-static", '-DOUTRIDER_ABI="tested"']
+    units = [str(unit) for unit in sorted((*SOURCE.glob("*.cpp"), *PROGRAM.glob("*.cpp")))]
+    subprocess.run([str(CROSS), *flags, f"-I{SOURCE}", *units, "-o", str(program)], check=True)
+    command = [str(QEMU), "-cpu", "max", str(program), "answers"]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert _answers(printed) == _answers(ANSWERS.read_text())
+
+
+def _answers(printed: str) -> list[str]:
+    return [line for line in printed.splitlines() if line.startswith("answer")]
