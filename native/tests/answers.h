@@ -5,12 +5,12 @@
 #include "tiny_model.h"
 
 // Prints the tokens of an answer, drawn at a temperature from single rows in pages of float32.
-static inline void print_answer(const WeightKind& kind) {
-  TinyModel model(kind, 1);
-  TinyPool pool(TinyPool::Kind::FLOAT32, false);
+static inline void print_answer(const WeightKind& kind, const Shape& shape = TINY) {
+  TinyModel model(kind, 1, shape);
+  TinyPool pool(TinyPool::Kind::FLOAT32, false, shape);
   outrider_decoder* decoder = nullptr;
   CHECK(outrider_decoder_new(&model.get(), &decoder) == OUTRIDER_OK);
-  std::vector<float> hidden(HIDDEN), logits(VOCABULARY);
+  std::vector<float> hidden(static_cast<size_t>(shape.hidden)), logits(static_cast<size_t>(shape.vocabulary));
   const std::vector<int32_t> pages{0, 1, 2, 3};
   int64_t token = 5;
   std::printf("answer in %s:", kind.name);
@@ -23,7 +23,7 @@ static inline void print_answer(const WeightKind& kind) {
     CHECK(outrider_decoder_logits(decoder, hidden.data(), 1, logits.data()) == OUTRIDER_OK);
     const uint64_t seed = 7;
     const float temperature = 0.8f;
-    const outrider_race_rows race{logits.data(), &seed, &place, &temperature, 1, VOCABULARY};
+    const outrider_race_rows race{logits.data(), &seed, &place, &temperature, 1, shape.vocabulary};
     CHECK(outrider_race(&race, 0.01f, 1e30f, &token) == OUTRIDER_OK);
     std::printf(" %d", static_cast<int>(token));
   }
