@@ -78,6 +78,7 @@ WHOLE: tuple[str, ...] = (
     "mesh/test_lifecycle.py",
     "native/test_program.py::test_answers_of_arm64_are_those_of_x86_64",
     "native/test_program.py::test_every_call_survives_the_sanitizers_and_a_failing_allocator",
+    "native/test_program.py::test_the_answers_of_avx_vnni_are_those_of_avx2",
     "outside",
     "repo/test_wheel.py",
     "security",
