@@ -1,6 +1,6 @@
 """Compiles the C++ of `native/` when Outrider is installed, for the wheel or in place for an editable installation.
 
-Without a C++ compiler, and on other machines than x86-64, the wheel is one of Python alone.
+Without a C++ compiler, and on other machines than x86-64 and ARM64, the wheel is one of Python alone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class NativeBuildHook(BuildHookInterface[Any]):
-    """Adds a library for each level of x86-64 to the wheel."""
+    """Adds a library for each level of the machine to the wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compiles what is not compiled yet; ``version`` is "editable" or "standard"."""
@@ -26,7 +26,7 @@ class NativeBuildHook(BuildHookInterface[Any]):
 
         libraries, failures = ensure_all()
         for failure in failures:
-            self.app.display_warning(f"No compiled code for a level of x86-64: {failure}")
+            self.app.display_warning(f"No compiled code for a level of this machine: {failure}")
         if libraries and version != "editable":
             build_data["pure_python"] = False
             build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"

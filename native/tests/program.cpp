@@ -1,12 +1,13 @@
 // Calls every function of the ABI, built with sanitizers (tests/native/test_program.py). Each scenario runs as it is,
 // then again and again with one allocation failing, the first, the second and so on: every call returns a status, and
-// nothing leaks. Prints one line for each scenario.
+// nothing leaks. Prints one line for each scenario. With an argument, no allocation fails.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <thread>
 
 #include "allocator.h"
+#include "answers.h"
 #include "check.h"
 #include "tiny_model.h"
 
@@ -266,7 +267,7 @@ void fail_each_allocation(const char* name, Bench& bench, Status (*scenario)(Ben
 
 }  // namespace
 
-int main() {
+int main(int count, char**) {
   CHECK(outrider_usable());
   CHECK(std::strlen(outrider_abi()) > 0);
   const WeightKind kinds[] = {FLOAT32,
@@ -276,6 +277,10 @@ int main() {
                               {"Q4_K", OUTRIDER_QUANTIZED, OUTRIDER_Q4_K, false},
                               {"Q6_K", OUTRIDER_QUANTIZED, OUTRIDER_Q6_K, false},
                               {"experts in float32", OUTRIDER_FLOAT32, 0, true}};
+  for (const WeightKind& kind : kinds) print_answer(kind);
+  print_answer({"bfloat16, of the pocket draft's shape", OUTRIDER_BFLOAT16, 0, false}, POCKET_DRAFT);
+  print_answer({"bfloat16, of the pocket target's shape", OUTRIDER_BFLOAT16, 0, false}, POCKET_TARGET);
+  print_variates();
   for (const WeightKind& kind : kinds) {
     check_bits(kind, TinyPool::Kind::FLOAT32);
     check_bits(kind, TinyPool::Kind::INT8);
@@ -283,6 +288,7 @@ int main() {
   }
   check_bad_steps();
   std::printf("bad steps are refused\n");
+  if (count > 1) return 0;
   Bench plain(FLOAT32, TinyPool::Kind::FLOAT32, 2), experts(kinds[6], TinyPool::Kind::INT8, 2);
   Bench narrow(BFLOAT16, TinyPool::Kind::INT8, 2);
   fail_each_allocation("decoder", plain, decode);

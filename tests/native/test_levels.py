@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from outrider.native import levels
@@ -33,7 +34,34 @@ def test_without_the_variable_all_levels_of_the_cpu_are_there_the_quickest_first
 ) -> None:
     monkeypatch.delenv("OUTRIDER_NATIVE_LEVEL", raising=False)
     monkeypatch.setattr(levels, "cpu_flags", lambda: FLAGS)
-    assert supported_levels() == LEVELS[2:]
+    assert [level.name for level in supported_levels()] == ["avx512vnni", "avx512", "avx2"]
+
+
+def test_a_cpu_whose_vectors_of_256_bits_multiply_integers_has_a_level_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("OUTRIDER_NATIVE_LEVEL", raising=False)
+    monkeypatch.setattr(levels, "cpu_flags", lambda: LEVELS[-1].needs | {"avx_vnni"})
+    assert [level.name for level in supported_levels()] == ["avxvnni", "avx2"]
+
+
+@pytest.mark.parametrize(
+    ("features", "expected"),
+    [
+        ("fp asimd evtstrm aes crc32 cpuid", ["neon"]),
+        ("fp asimd evtstrm aes crc32 atomics fphp asimdhp cpuid asimdrdm lrcpc dcpop asimddp", ["dotprod", "neon"]),
+        ("fp asimd atomics asimddp sve i8mm bf16", ["i8mm", "dotprod", "neon"]),
+    ],
+)
+def test_levels_of_arm64_are_those_of_the_features_that_linux_lists(
+    features: str, expected: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cpuinfo = tmp_path / "cpuinfo"
+    cpuinfo.write_text(f"processor\t: 0\nBogoMIPS\t: 243.75\nFeatures\t: {features}\nCPU implementer\t: 0x41\n\n")
+    monkeypatch.delenv("OUTRIDER_NATIVE_LEVEL", raising=False)
+    monkeypatch.setattr(levels, "LEVELS", levels.AARCH64)
+    monkeypatch.setattr(levels, "Path", lambda _: cpuinfo)
+    assert [level.name for level in supported_levels()] == expected
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Compiles the C++ into a library for each level of x86-64. Needs no package, for the wheel's build."""
+"""Compiles the C++ into a library for each level of a machine. Needs no package, for the wheel's build."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from outrider.native.levels import LEVELS, Level, is_x86_64
+from outrider.native.levels import LEVELS, Level
 from outrider.native.share import cores
 
 SOURCE = Path(__file__).parent / "source"
@@ -91,7 +91,7 @@ def ensure(level: Level) -> Path:
 
 
 def ensure_all(levels: Iterable[Level] = LEVELS) -> tuple[list[Path], list[str]]:
-    """Compiles the libraries of ``levels`` side by side on all cores, and none on other machines than x86-64.
+    """Compiles the libraries of ``levels`` side by side on all cores; other machines than `MACHINES` have no levels.
 
     The build hook (`hatch_build.py`) calls it at installation, so that a wheel contains all levels. A running process
     calls `ensure`, and only in a source tree, for the level that it loads.
@@ -99,7 +99,6 @@ def ensure_all(levels: Iterable[Level] = LEVELS) -> tuple[list[Path], list[str]]
     Returns:
         Paths of the libraries, and a message for each level that could not be compiled.
     """
-    levels = list(levels) if is_x86_64() else []
 
     def compiled(level: Level) -> Path | str:
         try:

@@ -1,4 +1,4 @@
-"""Levels of x86-64 that the C++ is compiled for, and those that a CPU supports.
+"""Levels of x86-64 and ARM64 that the C++ is compiled for, and those that a CPU supports.
 
 The environment variable ``OUTRIDER_NATIVE_LEVEL`` names one level, which then is the only one that runs.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A level of x86-64: the compiler's flags, and the CPU's flags that it needs, as Linux names them."""
+    """A level of a machine: the compiler's flags, and the CPU's flags that it needs, as Linux names them."""
 
     name: str
     flags: tuple[str, ...]
@@ -25,15 +25,24 @@ _V4 = _V3 | frozenset(["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"
 _VNNI = _V4 | {"avx512_vnni"}
 _BF16 = _VNNI | {"avx512_bf16"}
 _BF16_FLAGS = ("-march=x86-64-v4", "-mavx512vnni", "-mavx512bf16")
-LEVELS = (
+X86_64 = (
     Level("amx", (*_BF16_FLAGS, "-mamx-tile", "-mamx-bf16"), _BF16 | {"amx_tile", "amx_bf16"}),
     Level("avx512bf16", _BF16_FLAGS, _BF16),
     Level("avx512vnni", ("-march=x86-64-v4", "-mavx512vnni"), _VNNI),
     Level("avx512", ("-march=x86-64-v4",), _V4),
+    Level("avxvnni", ("-march=x86-64-v3", "-mavxvnni"), _V3 | {"avx_vnni"}),
     Level("avx2", ("-march=x86-64-v3",), _V3),
 )
 """The quickest first."""
-
+AARCH64 = (
+    Level("i8mm", ("-march=armv8.2-a+dotprod+i8mm",), frozenset(["asimd", "asimddp", "i8mm"])),
+    Level("dotprod", ("-march=armv8.2-a+dotprod",), frozenset(["asimd", "asimddp"])),
+    Level("neon", (), frozenset(["asimd"])),
+)
+"""The quickest first. A row has the same bits at all of them."""
+MACHINES: dict[str, tuple[Level, ...]] = {"x86_64": X86_64, "aarch64": AARCH64}
+LEVELS = MACHINES.get(platform.machine(), ())
+"""Of this machine."""
 
 _VARIABLE = "OUTRIDER_NATIVE_LEVEL"
 
@@ -42,18 +51,13 @@ class LevelError(Exception):
     """``OUTRIDER_NATIVE_LEVEL`` names no level that this CPU supports."""
 
 
-def is_x86_64() -> bool:
-    """Whether this machine is an x86-64, for which alone there are levels."""
-    return platform.machine() == "x86_64"
-
-
 def supported_levels() -> tuple[Level, ...]:
     """The levels that this machine's CPU supports, the quickest first; or the one that ``OUTRIDER_NATIVE_LEVEL`` names.
 
     Raises:
         LevelError: the variable names no level, or one that the CPU does not support.
     """
-    flags = cpu_flags() if is_x86_64() else frozenset()
+    flags = cpu_flags()
     supported = tuple(level for level in LEVELS if level.needs <= flags)
     if (name := os.environ.get(_VARIABLE)) is None:
         return supported
@@ -70,5 +74,5 @@ def cpu_flags() -> frozenset[str]:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return frozenset()
-    flags = next((line for line in lines if line.startswith("flags")), ":")
+    flags = next((line for line in lines if line.startswith(("flags", "Features"))), ":")
     return frozenset(flags.split(":", 1)[1].split())

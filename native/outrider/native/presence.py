@@ -7,7 +7,7 @@ from pathlib import Path
 
 from outrider.native import compiler
 from outrider.native.compiler import CompilerError, path_of
-from outrider.native.levels import is_x86_64, supported_levels
+from outrider.native.levels import LEVELS, supported_levels
 
 _LOSS = "decoding on the CPU runs in PyTorch, at half the speed or less"
 
@@ -24,10 +24,10 @@ def absence() -> str | None:
         LevelError: ``OUTRIDER_NATIVE_LEVEL`` is wrong.
     """
     levels = supported_levels()
-    if not is_x86_64():
-        return "it is written for x86-64"
+    if not LEVELS:
+        return "it is written for Linux on x86-64 and ARM64"
     if not levels:
-        return "this CPU has no AVX2"
+        return f"this CPU has no {LEVELS[-1].name.upper()}"
     if not any(path_of(level).exists() for level in levels):
         if not in_checkout():
             return "the wheel was built without a C++ compiler"

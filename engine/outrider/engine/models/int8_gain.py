@@ -10,7 +10,7 @@ from outrider.engine.models.llama import LlamaModel
 from outrider.engine.models.native import quantization_refusal
 from torch import Tensor
 
-_LEVELS = frozenset(["avx2"])
+_LEVELS = frozenset(["avxvnni", "avx2", "i8mm", "dotprod", "neon"])
 """Levels of compiled code that widen each 16-bit weight to 32 bits before they multiply it."""
 _WEIGHTS = 1 << 25
 _LEAST_BYTES = 8 * _WEIGHTS

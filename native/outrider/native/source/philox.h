@@ -1,7 +1,6 @@
 // The logarithms of the exponential variates of some positions, to the bit as outrider.kernels.philox defines them: its
 // roundings are those of single operations, so no product and sum may be made one here.
 #pragma once
-#include <immintrin.h>
 #include "vector.h"
 
 namespace outrider {
@@ -19,6 +18,12 @@ typedef uint64_t u64x8 __attribute__((vector_size(64)));
 static inline u64x8 times(u64x8 a, uint32_t b) {
 #if defined(__AVX512F__)
   return (u64x8)_mm512_mul_epu32((__m512i)a, _mm512_set1_epi64(b));
+#elif defined(__aarch64__)
+  uint64x2_t part[4];
+  std::memcpy(part, &a, sizeof part);
+  for (uint64x2_t& lanes : part) lanes = vmull_u32(vmovn_u64(lanes), vdup_n_u32(b));
+  std::memcpy(&a, part, sizeof part);
+  return a;
 #else
   __m256i half[2];
   std::memcpy(half, &a, sizeof half);

@@ -313,7 +313,7 @@ struct Ahead {
   int32_t lines;  // for each chunk
 
   void fetch() {
-    for (int32_t line = 0; line < lines; line++, at += 64) _mm_prefetch((const char*)at, _MM_HINT_T1);
+    for (int32_t line = 0; line < lines; line++, at += 64) __builtin_prefetch(at, 0, 2);
   }
 };
 

@@ -119,7 +119,11 @@ class Team {
 
   static void idle(int32_t spins) {
     if (spins > 2000) std::this_thread::yield();
+#if defined(__aarch64__)
+    else asm volatile("yield");
+#else
     else __builtin_ia32_pause();
+#endif
   }
 
   const int32_t size_;

@@ -2,7 +2,12 @@
 // splits vectors. gcc splits choices and shuffles into single lanes, so the hot ones are split into halves here.
 // Every function gives a lane the same bits whatever stands in the others.
 #pragma once
+#if defined(__aarch64__)
+#include <arm_neon.h>
+#else
 #include <immintrin.h>
+#endif
+
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -18,6 +23,8 @@ typedef int32_t i32x16 __attribute__((vector_size(64)));
 typedef uint32_t u32x16 __attribute__((vector_size(64)));
 typedef uint32_t u32x16u __attribute__((vector_size(64), aligned(2), may_alias));
 typedef uint16_t u16x16u __attribute__((vector_size(32), aligned(2), may_alias));
+typedef uint16_t u16x8u __attribute__((vector_size(16), aligned(2), may_alias));
+typedef uint32_t u32x8 __attribute__((vector_size(32)));
 typedef uint16_t u16x16 __attribute__((vector_size(32)));
 typedef uint16_t u16x32 __attribute__((vector_size(64)));
 typedef uint16_t u16x32u __attribute__((vector_size(64), aligned(2), may_alias));
@@ -39,7 +46,30 @@ static inline f32x16 load(const float* p) { return *(const f32x16u*)p; }
 static inline void store(float* p, f32x16 v) { *(f32x16u*)p = v; }
 static inline f32x16 load(const bf16* p) { return (f32x16)(__builtin_convertvector(*(const u16x16u*)p, u32x16) << 16); }
 
+#if defined(__aarch64__)
+static inline float32x4_t four_halves(const void* p) {
+  uint16x4_t bits;
+  std::memcpy(&bits, p, sizeof bits);
+  return vcvt_f32_f16((float16x4_t)bits);
+}
+static inline f32x8 load_eight(const f16* p) {
+  const float32x4_t parts[] = {four_halves(p), four_halves(p + 4)};
+  f32x8 v;
+  std::memcpy(&v, parts, sizeof v);
+  return v;
+}
+static inline f32x8 load_eight(const bf16* p) {
+  return (f32x8)(__builtin_convertvector(*(const u16x8u*)p, u32x8) << 16);
+}
+static inline f32x8 eight_of(float x) { return f32x8{} + x; }
+#else
 static inline f32x8 load_eight(const f16* p) { return (f32x8)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p)); }
+static inline f32x8 load_eight(const bf16* p) {
+  return (f32x8)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i*)p)), 16);
+}
+// A load alone, where compilers add the zeros of f32x8{} + x.
+static inline f32x8 eight_of(float x) { return (f32x8)_mm256_set1_ps(x); }
+#endif
 static inline f32x16 load(const f16* p) {
 #if defined(__AVX512F__)
   return (f32x16)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p));
@@ -51,11 +81,6 @@ static inline f32x16 load(const f16* p) {
 #endif
 }
 static inline f32x8 load_eight(const float* p) { return *(const f32x8u*)p; }
-static inline f32x8 load_eight(const bf16* p) {
-  return (f32x8)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i*)p)), 16);
-}
-// A load alone, where compilers add the zeros of f32x8{} + x.
-static inline f32x8 eight_of(float x) { return (f32x8)_mm256_set1_ps(x); }
 static inline void store(float* p, f32x8 v) { *(f32x8u*)p = v; }
 
 // Rounds to nearest, ties to even; not-a-number stays one.

@@ -16,7 +16,7 @@ from outrider.mesh.addresses import join, require_free
 from outrider.mesh.errors import ConfigError, Unavailable
 from outrider.mesh.local_meshes import mesh_on
 from outrider.native.compiler import CompilerError, compiler, path_of
-from outrider.native.levels import LEVELS, LevelError, is_x86_64, supported_levels
+from outrider.native.levels import LEVELS, LevelError, supported_levels
 from outrider.native.presence import absence, notice
 from outrider.native.share import ROOT, free_memory, sentence
 from rich.console import Console
@@ -27,7 +27,6 @@ _SIGNS = {"ok": "[green]✓[/]", "warning": "[yellow]![/]", "error": "[red]✗[/
 _PACKAGES = {"torch": "engine", "tokenizers": "tokenizer", "uvicorn": "gateway"}
 _LEAST_MEMORY = 2 << 30
 """Bytes below which even the shipped model may find no room: each of its four processes takes some hundred MiB."""
-_BFLOAT16 = ("amx", "avx512bf16")
 
 
 class Finding(NamedTuple):
@@ -93,7 +92,7 @@ def _compiled_code() -> Iterator[Finding]:
     except CompilerError as error:
         there = bool(levels) and path_of(levels[0]).exists()
         text = f"{error}" + ("; not needed: compiled code is there" if there else "; install g++")
-        yield Finding("C++ compiler", "ok" if there or not is_x86_64() else "warning", text)
+        yield Finding("C++ compiler", "ok" if there or not LEVELS else "warning", text)
     if why is not None:
         yield Finding("compiled code", "warning", said or why)
         return
@@ -104,9 +103,13 @@ def _compiled_code() -> Iterator[Finding]:
 
 def _better(name: str) -> str:
     """What a CPU of a better level gives."""
-    if name in _BFLOAT16:
-        return "" if name == LEVELS[0].name else "; a CPU with AMX also multiplies tiles"
-    more = " and guesses pay for many streams at once" if name == "avx2" else ""
+    if name in ("amx", "i8mm"):
+        return ""
+    if name in ("dotprod", "neon"):
+        return "; a CPU with I8MM multiplies quantized weights in fewer instructions"
+    if name == "avx512bf16":
+        return "; a CPU with AMX also multiplies tiles"
+    more = " and guesses pay for many streams at once" if name in ("avx2", "avxvnni") else ""
     return f"; a CPU with AVX-512 BF16 multiplies bfloat16 without widening it{more}"
 
 
