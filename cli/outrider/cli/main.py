@@ -21,6 +21,7 @@ from outrider.cli.commands.models import models_app
 from outrider.cli.commands.prompts import prompts_app
 from outrider.cli.commands.tenants import keys_app, tenants_app
 from outrider.cli.headings import Grouped
+from typer import _completion_shared
 
 _FIRST_STEPS = """\
 Outrider serves language models with speculative decoding.
@@ -32,6 +33,12 @@ Outrider serves language models with speculative decoding.
   outrider doctor                        say what this machine has, and what it lacks
 
 `outrider --help` lists all commands, and `outrider COMMAND --help` what one takes."""
+
+_FIRST_TAB = """
+[[ $zsh_eval_context[-1] == loadautofunc ]] && %(complete_func)s "$@"
+"""
+"""zsh loads an installed script at the first Tab, which typer's then leaves unanswered."""
+_completion_shared._completion_scripts["zsh"] += _FIRST_TAB
 
 app = typer.Typer(
     cls=Grouped,
@@ -133,7 +140,7 @@ def trace_steps(
     sets: Sets = None,
     secure: Secure = False,
 ) -> None:
-    """Draw one request's time line: target steps, draft passes and the messages between them."""
+    """Draw the time line of one request: target steps, draft passes and the messages between them."""
     require("matplotlib", "trace-steps", "plot")
     from outrider.cli.commands.asking.stream import CompletionRequest
     from outrider.cli.commands.time_line.trace_steps import TraceOptions, run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -27,6 +28,7 @@ class LocalMesh(msgspec.Struct, frozen=True):
         nats_url: its broker; it may hold a password.
         since: seconds since 1970 at the start.
         ready: whether it has served yet.
+        owner: who started it, as `whose` says.
     """
 
     pid: int
@@ -37,6 +39,7 @@ class LocalMesh(msgspec.Struct, frozen=True):
     nats_url: str
     since: float
     ready: bool = False
+    owner: str = ""
 
     @property
     def runs(self) -> bool:
@@ -50,6 +53,15 @@ def started(pid: int) -> int:
         state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return 0 if state in "ZX" else int(fields[18])
     return 0
+
+
+def whose() -> str:
+    """Who runs this process: people who share an account differ in how they came to it, or in their home."""
+    try:
+        user = os.environ.get("SUDO_USER") or getpass.getuser()
+    except (KeyError, OSError):  # a container's user may have no name
+        user = str(os.getuid())
+    return f"{user} with HOME={os.environ.get('HOME', '')}"
 
 
 def remember(mesh: LocalMesh) -> None:

@@ -57,10 +57,12 @@ def compiler() -> list[str]:
     """The command of the C++ compiler: the value of the environment variable ``CXX``, or a compiler on the path.
 
     Raises:
-        CompilerError: there is none.
+        CompilerError: there is none, or no program of the name in ``CXX``.
     """
-    if command := os.environ.get("CXX"):
-        return shlex.split(command)
+    if command := shlex.split(os.environ.get("CXX", "")):
+        if shutil.which(command[0]) is None:
+            raise CompilerError(f"CXX names {command[0]}, which is no program here; unset it, or name g++ or clang++")
+        return command
     for name in _COMPILERS:
         if path := shutil.which(name):
             return [path]

@@ -171,11 +171,15 @@ def test_a_line_that_is_no_request_is_named_before_anything_is_sent(user: User, 
     assert not (user.home / "wrong.results.jsonl").exists()
 
 
-def test_stop_drains_the_mesh_and_ends_logs_that_are_followed(user: User, mesh: Up) -> None:
+def test_stop_drains_the_mesh_of_its_owner_and_ends_logs_that_are_followed(user: User, mesh: Up, url: str) -> None:
     following = subprocess.Popen(
         [*CLI, "logs", "gateway", "-f"], stdout=subprocess.PIPE, text=True, env=os.environ | user.environment
     )
+    other = os.environ | user.environment | {"HOME": str(user.home / "other")}
+    done = subprocess.run([*CLI, "stop"], capture_output=True, text=True, env=other)
+    assert (done.returncode, f"`outrider stop --url {url}` stops it" in done.stderr) == (2, True)
     done = user.call("stop")
+    assert f"mesh of pocket at {url}" in done.stdout
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "Stopped.")
     assert mesh.process.wait(60) == 0
     assert '"event": "stopped"' in following.communicate()[0]

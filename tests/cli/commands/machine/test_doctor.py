@@ -67,6 +67,11 @@ def test_a_compiler_that_is_missing_stops_nothing(tmp_path: Path, monkeypatch: p
     assert "there is no C++ compiler" in finding.text
 
 
+def test_a_compiler_that_is_named_and_not_there_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "nosuch -O2")
+    assert "CXX names nosuch, which is no program here" in found()["C++ compiler"].text
+
+
 def test_settings_that_keep_a_mesh_from_starting_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OUTRIDER_NATIVE_LEVEL", "mmx")
     monkeypatch.setenv("OUTRIDER_GATEWAY_PORT", "eighty")

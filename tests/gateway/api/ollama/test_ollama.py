@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-from outrider.gateway.api.ollama.bodies import CHAT, ChatRequest
+from outrider.gateway.api.ollama.bodies import CHAT, GENERATE, ChatRequest, GenerateRequest
 from outrider.gateway.api.ollama.json_types import Call, Called, Said
 from outrider.gateway.api.ollama.lines import Pieces
 from outrider.gateway.api.openai.json_types import Delta, DeltaChoice
@@ -65,6 +65,16 @@ async def test_a_raw_prompt_is_a_completion_and_another_a_chat(http: httpx.Async
     messages = [{"role": "system", "content": "be brief"}, *SAID]
     chat = await posted(http, "/api/chat", **BODY, messages=messages, stream=False)
     assert "".join(line["response"] for line in told) == chat["message"]["content"]
+
+
+async def test_a_system_s_message_without_a_chat_is_refused_or_named(http: httpx.AsyncClient) -> None:
+    """With ``raw`` Ollama refuses it, with ``suffix`` its template has no place for it (server/routes.go)."""
+    asked: Any = {**BODY, "prompt": "def f(", "system": "be brief", "stream": False}
+    refused = await http.post("/api/generate", json={**asked, "raw": True})
+    assert (refused.status_code, "system must be absent with raw" in refused.json()["error"]) == (400, True)
+    ignored: list[str] = []
+    read(json.dumps({**asked, "suffix": "end"}).encode(), GenerateRequest, GENERATE, ignored).openai(ignored)
+    assert "system" in ignored
 
 
 async def test_options_are_all_that_completions_honour(http: httpx.AsyncClient) -> None:

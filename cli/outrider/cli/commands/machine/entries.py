@@ -24,7 +24,7 @@ def up(
         int | None,
         typer.Option(
             min=0,
-            help="Processes for the draft model; 0 runs it in the verifier. [as is profitable: see docs/drafters.md]",
+            help="Processes for the draft model; 0 runs it in the verifier. [what pays, as docs/drafters.md has it]",
         ),
     ] = None,
     tokenizers: Annotated[int, typer.Option(min=1, help="Tokenizer processes.")] = 1,
@@ -42,7 +42,7 @@ def up(
     ] = None,
     log_dir: Annotated[Path | None, typer.Option(help="Where logs go; a new directory if absent.")] = None,
     secure: Secure = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the services' logs as well.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the logs of the services as well.")] = False,
 ) -> None:
     """Start the whole mesh on this machine; Ctrl-C drains and stops it."""
     from outrider.cli.commands.machine.up import run

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from outrider.cli.log_lines import LogLines
 from outrider.cli.stores.store import print_table
-from outrider.mesh.local_meshes import LocalMesh, local_meshes, mesh_at
+from outrider.mesh.errors import ConfigError
+from outrider.mesh.local_meshes import LocalMesh, local_meshes, mesh_at, whose
 from outrider.mesh.urls import without_passwords
 
 INTERRUPTED = 130
@@ -45,9 +46,14 @@ def logs(url: str | None, service: str, follow: bool) -> int:
 def stop(url: str | None) -> int:
     """Asks a mesh to drain, and returns when it has ended; the exit code."""
     mesh = mesh_at(url)
+    if url is None and mesh.owner not in ("", whose()):
+        raise ConfigError(
+            f"the mesh of {mesh.model} at {mesh.url} is of {mesh.owner}, and you are {whose()}: "
+            f"`outrider stop --url {mesh.url}` stops it nevertheless"
+        )
     process = os.pidfd_open(mesh.pid)
     if mesh.runs:  # else the id is another's by now
-        print(f"Draining the mesh at {mesh.url} …", flush=True)
+        print(f"Draining the mesh of {mesh.model} at {mesh.url} (pid {mesh.pid}) …", flush=True)
         signal.pidfd_send_signal(process, signal.SIGTERM)
         try:
             select.select([process], [], [])

@@ -18,7 +18,7 @@ from outrider.cli.processes.plan import Plan, make_plan
 from outrider.cli.processes.printer import Printer
 from outrider.cli.processes.supervisor import Supervisor
 from outrider.mesh.errors import ConfigError
-from outrider.mesh.local_meshes import LocalMesh, forget, remember, started
+from outrider.mesh.local_meshes import LocalMesh, forget, remember, started, whose
 from outrider.mesh.telemetry import configure_logs
 from rich.console import Console
 from setproctitle import setproctitle
@@ -64,6 +64,7 @@ async def _run(plan: Plan, printer: Printer, verbose: bool) -> int:
         log_dir=str(plan.log_dir.resolve()),
         nats_url=plan.broker.url,
         since=time.time(),
+        owner=whose(),
     )
     remember(own)
     serving = asyncio.create_task(_serve(supervisor, plan, printer, own))

@@ -12,6 +12,7 @@ from outrider.gateway.api.schema.generation import AnswerBody
 from outrider.gateway.api.schema.parameters import ANY, UNBOUNDED, UnsupportedParameters, convert, read
 from outrider.gateway.api.schema.structure import JsonObjectFormat, JsonSchemaFormat, NamedSchema
 from outrider.gateway.api.schema.tools import Tool
+from outrider.mesh.errors import InvalidRequest
 from outrider.wire.bounds import Flag
 
 _LATEST = ":latest"
@@ -111,7 +112,11 @@ class GenerateRequest(GenerationBody, frozen=True, kw_only=True):
 
     def openai(self, ignored: list[str] | None) -> ChatBody | CompletionBody:
         """The chat or the completion."""
+        if self.raw and self.system:
+            raise InvalidRequest("system must be absent with raw, which takes the prompt as it is", param="system")
         if self.raw or self.suffix:
+            if ignored is not None and self.system:
+                ignored.append("system")
             asked = self._shared(ignored)
             asked["max_tokens"] = asked["max_tokens"] or UNBOUNDED
             return CompletionBody(prompt=self.prompt, suffix=self.suffix or None, **asked)
