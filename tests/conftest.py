@@ -7,6 +7,7 @@ import os
 import sys
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: ranks.get(groups[item], len(ranks)))
 
 
+@cache
 def _name(file: Path) -> str:
     return os.path.relpath(file, Path(__file__).parent)
 
