@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     import torch
 
 
-def save_toy(directory: Path, vocabulary: int, seed: int = 0, context: int = 256) -> Path:
+def save_toy(directory: Path, vocabulary: int, seed: int = 0, context: int = 256, kv_heads: int = 1) -> Path:
     """Saves a two-layer Llama with random weights and clear choices of tokens, and a tokenizer of short words."""
     import torch  # tests/conftest.py imports this module before it sets what torch reads
     from safetensors.torch import save_file
 
     directory.mkdir(parents=True, exist_ok=True)
-    hidden, heads, kv_heads, inner, layers = 32, 2, 1, 48, 2
+    hidden, heads, inner, layers = 32, 2, 48, 2
     config: dict[str, Any] = {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",

@@ -28,10 +28,10 @@ RUNNING, WAITING = 2, 3
 _READY_S = 240.0
 
 
-def save_model(directory: Path) -> Path:
+def save_model(directory: Path, kv_heads: int = 1) -> Path:
     """Saves a toy target with a byte-level vocabulary."""
     made = byte_level()
-    save_toy(directory, made.get_vocab_size(), context=CONTEXT)
+    save_toy(directory, made.get_vocab_size(), context=CONTEXT, kv_heads=kv_heads)
     config = json.loads((directory / "config.json").read_text()) | {"eos_token_id": 0}
     write(directory, made, chat_template=CHATML)
     (directory / "config.json").write_text(json.dumps(config))

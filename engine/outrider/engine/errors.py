@@ -15,6 +15,13 @@ class MissingPackage(ImportError):
     """A package is not installed; the message is one sentence that says what needs it, and how to install it."""
 
 
+class RankLost(BaseException):
+    """A rank of the model has ended, so that no step can run; the message is one sentence.
+
+    No `Exception`, which fails a request: the engine itself has to end.
+    """
+
+
 class SettingsError(ValueError):
     """The settings cannot be used; the message is one sentence for the operator."""
 

@@ -22,6 +22,7 @@ class EngineSettings:
     device: str = "cpu"
     determinism: Determinism = "strict"
     quantization: Literal["none", "int8", "int4", "fp8"] = "none"
+    tensor_parallel: int = 1
     cuda_graphs: bool = True
     threads: int = 0
     pages: int = 0

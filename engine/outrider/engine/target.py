@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from outrider.engine import store
 from outrider.engine.decode.answer import Answers
 from outrider.engine.decode.engine import Engine
 from outrider.engine.decode.page_cache import PageCache
 from outrider.engine.decode.runner import Runner
-from outrider.engine.errors import SettingsError
+from outrider.engine.errors import RankLost, SettingsError
 from outrider.engine.logits.grammar import Grammars
 from outrider.engine.logs import get_logger
 from outrider.engine.models.config import ModelConfig
 from outrider.engine.models.int8_gain import int8_hint
 from outrider.engine.models.llama import LlamaModel, ModelError
 from outrider.engine.models.pooling import pooling_of
+from outrider.engine.models.sharding.ranks import Ranks
 from outrider.engine.models.threads import use_threads
 from outrider.engine.pages.page_budget import LEAST_ROOM, page_count
 from outrider.engine.pages.page_table import PageTable
@@ -89,6 +91,7 @@ class Target:
         telemetry: gets the engine's events.
         settings: the settings that the target was loaded with.
         hint: a sentence for the operator about a quicker setting, or empty.
+        ranks: the other processes that run the model; None for a model in one process.
     """
 
     directory: Path
@@ -111,6 +114,7 @@ class Target:
     audit_share: float = 0.0
     telemetry: Telemetry | None = None
     hint: str = ""
+    ranks: Ranks | None = None
 
     @classmethod
     def load(
@@ -131,17 +135,26 @@ class Target:
         Raises:
             SettingsError: the settings are wrong.
         """
-        _log.info("share of the machine", share=sentence(), threads=use_threads(settings.threads))
+        threads = use_threads(settings.threads, ranks=settings.tensor_parallel)
+        _log.info("share of the machine", share=sentence(), threads=threads)
+        ranks: Ranks | None = None
         try:
             for lost in filter(None, (notice(), triton_notice(settings.device))):
                 _log.warning(lost)
             directory = store.obtain(settings.model, settings.integrity, watch=store.logged(_log))
             with ThreadPoolExecutor(1) as beside:  # mostly Python, while the model is mostly compiled code
                 loading = beside.submit(_load_tokenizer, directory)
-                model = _load_model(directory, settings)
-                return cls.over(model, loading.result(), directory, settings, parts, telemetry, alone)
-        except (LevelError, ModelError, TextError) as error:
-            raise SettingsError(str(error)) from None
+                if settings.tensor_parallel > 1:
+                    ranks = Ranks(directory, settings.tensor_parallel, threads, **_arguments(settings))
+                model = LlamaModel.load(directory, **_arguments(settings)) if ranks is None else ranks.model
+                target = cls.over(model, loading.result(), directory, settings, parts, telemetry, alone)
+                return replace(target, ranks=ranks)
+        except BaseException as error:
+            if ranks is not None:
+                ranks.stop()
+            if isinstance(error, LevelError | ModelError | TextError | RankLost):
+                raise SettingsError(str(error)) from None
+            raise
 
     @classmethod
     def over(
@@ -226,16 +239,16 @@ def _load_tokenizer(directory: Path) -> Tokenizer:
     return tokenizer
 
 
-def _load_model(directory: Path, settings: EngineSettings) -> LlamaModel:
-    return LlamaModel.load(
-        directory,
-        dtype=settings.dtype,
-        device=settings.device,
-        determinism=settings.determinism,
-        quantization=None if settings.quantization == "none" else settings.quantization,
-        kv_dtype=settings.kv_dtype,
-        graphs=settings.cuda_graphs,
-    )
+def _arguments(settings: EngineSettings) -> dict[str, Any]:
+    """Arguments of `LlamaModel.load`."""
+    return {
+        "dtype": settings.dtype,
+        "device": settings.device,
+        "determinism": settings.determinism,
+        "quantization": None if settings.quantization == "none" else settings.quantization,
+        "kv_dtype": settings.kv_dtype,
+        "graphs": settings.cuda_graphs,
+    }
 
 
 def _rule(settings: EngineSettings) -> Acceptance:

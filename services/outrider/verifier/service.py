@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from functools import partial
 from typing import Any, ClassVar
@@ -10,7 +11,7 @@ from typing import Any, ClassVar
 from outrider.engine.decode.engine import Engine
 from outrider.engine.decode.engine_thread import EngineThread
 from outrider.engine.decode.outcome import Outcome
-from outrider.engine.errors import SettingsError
+from outrider.engine.errors import RankLost, SettingsError
 from outrider.engine.logits.deep_threads import deep_stacks
 from outrider.engine.logs import use_loggers
 from outrider.engine.speculation import DraftTree
@@ -44,6 +45,7 @@ _SWITCH_S = 0.0005
 """Seconds after which the engine's thread yields to the event loop."""
 
 _EXPIRED_EVERY_S = 10.0
+_LOST_CODE = 1
 
 _log = get_logger("verifier")
 
@@ -127,6 +129,8 @@ class VerifierService(Service):
         scheduler = self._engine.scheduler
         await Shares(mesh.bus, mesh.registry, mesh.instance, target.name, self.inbox, scheduler).start(mesh.tasks)
         mesh.tasks.spawn(self._expire(), "expiry")
+        if target.ranks is not None:
+            target.ranks.watch(_die)
         self._started = True
 
     def _load(self) -> Target:
@@ -244,6 +248,8 @@ class VerifierService(Service):
             self._compiler.stop()
             self._thread.stop()
             await asyncio.to_thread(self._thread.join, 5.0)
+            if self._target.ranks is not None:
+                await asyncio.to_thread(self._target.ranks.stop)
 
     def _offer(self, trees: list[tuple[int, DraftTree]], source: str) -> None:
         def take() -> None:
@@ -260,7 +266,17 @@ class VerifierService(Service):
         self._loop.call_soon_threadsafe(self._publisher.publish, outcome)
 
     def _on_failure(self, error: BaseException) -> None:
+        if isinstance(error, RankLost):
+            _die(error)
         self._loop.call_soon_threadsafe(self._mesh.tasks.spawn, _raise(error), "engine")
+
+
+def _die(error: RankLost) -> None:
+    """Ends the process as if it were killed: other verifiers take over its streams, and nothing is said to readers."""
+    _log.error("the verifier ends at once", reason=str(error))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(_LOST_CODE)
 
 
 async def _raise(error: BaseException) -> None:

@@ -55,6 +55,14 @@ class VerifierSettings(Settings, kw_only=True, frozen=True):
         Literal["none", "int8", "int4", "fp8"],
         Meta(description="of the layers' weights, at load: int8, int4 in groups of 128, or on newer GPUs fp8"),
     ] = "none"
+    tensor_parallel: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="processes that share the model, each with a part of every layer: with cuda one for each GPU; "
+            "above 1 pages are not exchanged with KV caches or other verifiers",
+        ),
+    ] = 1
     peak_tflops: Annotated[
         float,
         Meta(
@@ -189,6 +197,16 @@ class VerifierSettings(Settings, kw_only=True, frozen=True):
         dict[str, dict[str, Any]],
         Meta(description="settings of the local drafters, a table each; `model` names a drafter's model, as above"),
     ] = {}
+
+    def __post_init__(self) -> None:
+        """Refuses exchanges of pages that a model in several processes does not have."""
+        exchanges = {"kv_cache": self.kv_cache == "always", "handover": self.handover == "always"}
+        exchanges["role"] = self.role != "both"
+        if self.tensor_parallel > 1 and (asked := [name for name, value in exchanges.items() if value]):
+            raise ValueError(
+                f"tensor_parallel must be 1 for {asked[0]} = {getattr(self, asked[0])}: pages of a model in several "
+                "processes are not exchanged"
+            )
 
     def engine(self) -> EngineSettings:
         """The settings of the verifier's engine."""

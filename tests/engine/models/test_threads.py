@@ -26,3 +26,13 @@ def test_models_have_one_thread_for_each_core_of_the_share_unless_a_number_is_gi
         assert use_threads(count, machine(tmp_path, QUOTA)) == threads
     finally:
         torch.set_num_threads(before)
+
+
+def test_ranks_of_a_model_share_the_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    before, root = torch.get_num_threads(), machine(tmp_path, QUOTA)
+    torch.set_num_threads(4)
+    try:
+        assert [use_threads(count, root, ranks=2) for count in (5, 1, 0)] == [2, 1, 1]
+    finally:
+        torch.set_num_threads(before)

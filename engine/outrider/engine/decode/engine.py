@@ -177,7 +177,7 @@ class Engine:
     def expire(self) -> None:
         """Drops pages, and what local drafters keep of tenants, that nobody has used since the last call."""
         self.guessing.expire()
-        self.runner.pool.wipe(self.scheduler.pages.expire())
+        self.runner.wipe(self.scheduler.pages.expire())
 
     def offer(self, number: int, tree: DraftTree, source: str) -> None:
         """Takes in a tree for a sequence; it replaces the last tree from the same source."""

@@ -22,7 +22,7 @@ from outrider.engine.speculation import NO_GUESSES, Acceptance, MergedTree, Veri
 from outrider.engine.speculation.acceptance.accept import Race
 from outrider.engine.speculation.drafters.states import States
 from outrider.kernels.batch import RaggedBatch, SequenceRows
-from outrider.kernels.kv_compact import Kept, kv_compact
+from outrider.kernels.kv_compact import Kept
 from outrider.kernels.race_sample import draw, edited_logits, race
 from torch import Tensor
 
@@ -200,7 +200,12 @@ class Runner:
     def keep(self, accepted: Iterable[tuple[Sequence, Seq[int]]]) -> None:
         """Moves keys and values of each tree's accepted rows (ascending) to the end of its sequence."""
         moved = [(sequence, rows) for sequence, rows in accepted if rows[-1] >= len(rows)]
-        kv_compact(self.pool, [Kept(sequence.pages, sequence.cached, rows) for sequence, rows in moved])
+        if moved:
+            self.model.compact(self.pool, [Kept(sequence.pages, sequence.cached, rows) for sequence, rows in moved])
+
+    def wipe(self, pages: Seq[int]) -> None:
+        """Overwrites ``pages`` with zeros."""
+        self.model.wipe(self.pool, pages)
 
     @torch.inference_mode()
     def measure(self, context: int, limit: int, rounds: int = 7, each_s: float = 0.1) -> CostCurve:

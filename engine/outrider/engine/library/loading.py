@@ -11,6 +11,7 @@ from outrider.engine.settings import EngineSettings
 from outrider.engine.speculation.trees.tree import MOST_NODES
 
 BOUNDS: dict[str, tuple[float, float | None]] = {
+    "tensor_parallel": (1, None),
     "threads": (0, None),
     "pages": (0, None),
     "memory_fraction": (0, 1),

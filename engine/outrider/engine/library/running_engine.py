@@ -34,7 +34,7 @@ class RunningEngine:
     """Runs requests together, as many as there are. Those that the engine's queue has no room for wait here."""
 
     def __init__(self, target: Target) -> None:
-        self._engine, self._inbox = target.engine(), Inbox()
+        self._engine, self._inbox, self._ranks = target.engine(), Inbox(), target.ranks
         self._lock = threading.Lock()
         self._readers: dict[str, Reader] = {}
         self._waiting: deque[Request] = deque()
@@ -44,6 +44,8 @@ class RunningEngine:
         self._thread = EngineThread(self._engine, self._inbox, self._deliver, self._fail)
         with deep_stacks():
             self._thread.start()
+        if self._ranks is not None:
+            self._ranks.watch(self._fail)
 
     def submit(self, request: Request, reader: Reader) -> None:
         """Queues a request, whose outputs go to the ``reader``. `EngineStopped` if the engine has ended."""
@@ -77,6 +79,8 @@ class RunningEngine:
         self._thread.stop()
         if threading.current_thread() is not self._thread:
             self._thread.join(_END_S)
+        if self._ranks is not None:
+            self._ranks.stop()
 
     def _take(self, request: Request) -> bool:
         """Passes a request to the engine; False if it has to wait for room in the queue."""

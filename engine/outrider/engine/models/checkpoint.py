@@ -77,6 +77,16 @@ class Checkpoint:
 
     def take_stored(self, name: str, shape: Sequence[int], dtypes: Collection[str]) -> Tensor:
         """A tensor of ``shape`` as it is stored, in one of ``dtypes`` as safetensors names them; else `ModelError`."""
+        self._checked(name, shape, dtypes)
+        return self.stored(name)
+
+    def take_part(self, name: str, shape: Sequence[int], *part: slice) -> Tensor:
+        """The ``part`` of a tensor that `take` would return, a slice for each axis; no more of the file is read."""
+        tensor: Tensor = self._checked(name, shape, _DTYPES)[part]
+        return tensor
+
+    def _checked(self, name: str, shape: Sequence[int], dtypes: Collection[str]) -> Any:
+        """The tensor in its file; it counts as taken."""
         path = self._place(name)
         self._taken.add(name)
         slice_ = self._open(path).get_slice(name.removeprefix(self._left_out))
@@ -85,7 +95,7 @@ class Checkpoint:
             raise ModelError(f"{path}: {name} has shape {actual}; by config.json it must be {list(shape)}")
         if slice_.get_dtype() not in dtypes:
             raise ModelError(f"{path}: {name} has dtype {slice_.get_dtype()}; one of {', '.join(dtypes)} is allowed")
-        return self.stored(name)
+        return slice_
 
     def stored(self, name: str) -> Tensor:
         """A tensor as it is stored; it does not count as taken."""

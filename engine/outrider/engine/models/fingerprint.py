@@ -29,6 +29,7 @@ def page_fingerprint(directory: Path, model: LlamaModel, pool: KvPool, *, quanti
         determinism: the model's mode of determinism.
     """
     parts = [f"pages {_VERSION}", quantization, determinism, str(model.dtype), *_layout(pool), *_code(model)]
+    parts += [f"ranks {model.ranks}"] if model.ranks > 1 else []
     parts += [f"{path.name} {_digest(path)}" for path in _files(directory)]
     return hashlib.sha256("\n".join(parts).encode()).digest()
 

@@ -18,11 +18,15 @@ from outrider.engine.models.operators.eager import EagerForward
 from outrider.engine.models.proof import prove_invariance
 from outrider.engine.models.quantization import AT_LOAD, codes_at_load
 from outrider.engine.models.quantized import open_checkpoint
+from outrider.engine.models.sharding.forward import LeadingForward, Say, ShardForward
+from outrider.engine.models.sharding.group import Group, SummedLinear
+from outrider.engine.models.sharding.shard import Shard, shard_config
 from outrider.engine.models.weights import Packer, WeightLoader, output_weight
 from outrider.engine.pages.kv_dtype import chosen_kv_dtype
-from outrider.kernels.backend import BackendError, takes_triton
+from outrider.kernels.backend import BackendError, choice, takes_triton
 from outrider.kernels.batch import RaggedBatch
 from outrider.kernels.invariance import NotInvariant
+from outrider.kernels.kv_compact import Kept, kv_compact
 from outrider.kernels.linear import Linear, Quantization, pack
 from outrider.kernels.pool import KvPool
 from outrider.kernels.shapes import ModelShape
@@ -72,6 +76,8 @@ class LlamaModel:
 
     Attributes:
         config: configuration of the model's directory.
+        group: the ranks of which this process is one; None for a model in one process.
+        shard: configuration of what this rank has of each layer: ``config`` without a group.
         device: device of the model.
         dtype: dtype of the weights; the residual stream is in float32, on CPU attention too.
         kv_dtype: dtype of keys and values in pages.
@@ -86,8 +92,10 @@ class LlamaModel:
         dtype: torch.dtype,
         device: torch.device,
         quantization: Quantization | None,
+        group: Group | None = None,
     ) -> None:
         self.config, self.dtype, self.device = config, dtype, device
+        self.group, self.shard = group, config if group is None else shard_config(config, group.size)
         self._source, self._quantization = source, quantization
         self._forward: Forward
 
@@ -95,6 +103,16 @@ class LlamaModel:
     def compiled(self) -> NativeDecoder | None:
         """The compiled decoder that runs the steps; None if steps run otherwise."""
         return self._forward if isinstance(self._forward, NativeDecoder) else None
+
+    @property
+    def steps(self) -> Forward:
+        """What runs the steps."""
+        return self._forward
+
+    @property
+    def ranks(self) -> int:
+        """Number of processes that share the model."""
+        return 1 if self.group is None else self.group.size
 
     @property
     def quantized(self) -> bool:
@@ -112,6 +130,8 @@ class LlamaModel:
         quantization: Quantization | None = None,
         kv_dtype: str = "auto",
         graphs: bool = True,
+        group: Group | None = None,
+        say: Say | None = None,
     ) -> LlamaModel:
         """Loads the model in a Hugging Face directory or a GGUF file.
 
@@ -125,7 +145,9 @@ class LlamaModel:
             quantization: quantization of the layers' weights at load (see `outrider.kernels.linear.pack`), without the
                 embedding and the output layer; for checkpoints that are not quantized.
             kv_dtype: of keys and values in pages: ``auto`` or one of `outrider.engine.pages.kv_dtype.KV_DTYPES`.
-            graphs: whether steps of few rows on a GPU run as CUDA graphs.
+            graphs: whether steps of few rows on a GPU run as CUDA graphs, for a model in one process.
+            group: the ranks among which the model is shared out; see `outrider.engine.models.sharding`.
+            say: tells the other ranks what to run, on rank 0.
 
         Raises:
             ModelError: the directory, an argument or a variable of the environment is not supported, or this machine
@@ -141,6 +163,8 @@ class LlamaModel:
             quantization=quantization,
             kv_dtype=kv_dtype,
             graphs=graphs,
+            group=group,
+            say=say,
         )
 
     @classmethod
@@ -156,6 +180,8 @@ class LlamaModel:
         kv_dtype: str = "auto",
         graphs: bool = True,
         guesses: bool = False,
+        group: Group | None = None,
+        say: Say | None = None,
     ) -> LlamaModel:
         """The model of ``config`` with the weights of ``source``.
 
@@ -170,16 +196,17 @@ class LlamaModel:
         """
         torch_device = _device(device)
         try:
-            weight_dtype = _dtype(dtype, config, torch_device, quantization)
+            weight_dtype = _dtype(dtype, config, torch_device, quantization, compiled=group is None)
             strict = _is_strict(determinism, torch_device)
-            model = cls(source, config, weight_dtype, torch_device, quantization)
+            source = source if group is None else Shard(source, group.rank, group.size)
+            model = cls(source, config, weight_dtype, torch_device, quantization, group)
             with torch.inference_mode():
                 balances = kv_dtype == "int8"
                 model._forward = _forward(
-                    source, model, strict, quantization, graphs, balances=balances, guesses=guesses
+                    source, model, strict, quantization, graphs, balances=balances, guesses=guesses, say=say
                 )
             model.kv_dtype = chosen_kv_dtype(kv_dtype, model._forward.kv_dtypes)
-            if strict:
+            if strict and (group is None or group.rank == 0):
                 prove_invariance(model)
         except NotInvariant as error:
             raise ModelError(f'determinism = "strict" cannot be kept here: {error}') from None
@@ -190,7 +217,7 @@ class LlamaModel:
 
     def token_bytes(self, kv_dtype: torch.dtype | None = None) -> int:
         """Bytes of a token's keys and values in `kv_dtype`, or in another one."""
-        config = self.config
+        config = self.shard
         return KvPool.slot_bytes(config.layers, config.kv_heads, config.head_dim, kv_dtype or self.kv_dtype)
 
     @property
@@ -206,7 +233,7 @@ class LlamaModel:
         Raises:
             ModelError: no kernel supports such pages, or there is not enough memory.
         """
-        config = self.config
+        config = self.shard
         triton = takes_triton(self.device)
         dtype, packed = self.kv_dtype, self.compiled is not None and self.compiled.packs(self.kv_dtype)
         shape = (config.layers, pages, page_size, config.kv_heads, config.head_dim)
@@ -226,7 +253,7 @@ class LlamaModel:
 
     def kernel_shape(self, page_size: int) -> ModelShape:
         """The properties of this model that its kernels depend on."""
-        config = self.config
+        config = self.shard
         return ModelShape(
             name="model",
             hidden=config.hidden_size,
@@ -276,6 +303,18 @@ class LlamaModel:
         """Logits, float32 [n, vocab_size], of rows [n, hidden_size] from `forward`."""
         return self._forward.logits(hidden)
 
+    def compact(self, pool: KvPool, kept: Sequence[Kept]) -> None:
+        """`kv_compact` of the whole model's keys and values."""
+        if isinstance(self._forward, LeadingForward):
+            self._forward.compact(pool, kept)
+        kv_compact(pool, kept)
+
+    def wipe(self, pool: KvPool, pages: Sequence[int]) -> None:
+        """`KvPool.wipe` of the whole model's keys and values."""
+        if isinstance(self._forward, LeadingForward):
+            self._forward.wipe(pool, pages)
+        pool.wipe(pages)
+
     def beside(self, weight: Tensor, quantization: str | None = None) -> Linear:
         """The quickest form of a weight [out_features, in_features] of a model that runs in turn with this one.
 
@@ -316,8 +355,11 @@ def _forward(
     *,
     balances: bool,
     guesses: bool,
+    say: Say | None = None,
 ) -> Forward:
-    parts = (checkpoint, model.config, model.dtype, model.device)
+    parts = (checkpoint, model.shard, model.dtype, model.device)
+    if isinstance(checkpoint, Shard) and model.group is not None:
+        return _shared(checkpoint, model, model.group, Packer(model.dtype, model.device, strict, quantization), say)
     if native_refusal(*parts[1:], quantization) is None:
         make = partial(native_projection, quantization)
         quantized = checkpoint.quantized or quantization is not None
@@ -333,13 +375,35 @@ def _forward(
     return GraphForward(eager, CudaCapture(model.device))
 
 
-def _dtype(name: str, config: ModelConfig, device: torch.device, quantization: Quantization | None) -> torch.dtype:
+def _shared(shard: Shard, model: LlamaModel, group: Group, packer: Packer, say: Say | None) -> ShardForward:
+    """This rank's share, an operator at a time: the compiled decoder and CUDA graphs run whole steps."""
+    if choice() == "native":
+        raise ModelError('OUTRIDER_KERNELS is "native", which cannot be: tensor_parallel is above 1')
+    vocabulary = model.config.vocab_size
+    loader = WeightLoader(
+        shard,
+        model.shard,
+        model.dtype,
+        model.device,
+        packer,
+        vocabulary=shard.vocabulary(vocabulary),
+        ending=lambda parts, inner: SummedLinear(group, packer(parts, inner)),
+    )
+    eager = EagerForward(loader, group.fixed)
+    if say is None:
+        return ShardForward(eager, group, vocabulary)
+    return LeadingForward(eager, group, vocabulary, model.config.context_length, say)
+
+
+def _dtype(
+    name: str, config: ModelConfig, device: torch.device, quantization: Quantization | None, *, compiled: bool = True
+) -> torch.dtype:
     if name not in ("auto", *DTYPES):
         raise ModelError(f"dtype is {name!r}; it must be auto or one of {', '.join(DTYPES)}")
     chosen: torch.dtype = getattr(torch, config.dtype if name == "auto" else name)
     if name != "auto" or device.type != "cpu" or _computes(chosen):
         return chosen
-    return chosen if native_refusal(config, chosen, device, quantization) is None else torch.float32
+    return chosen if compiled and native_refusal(config, chosen, device, quantization) is None else torch.float32
 
 
 def _computes(dtype: torch.dtype) -> bool:

@@ -50,6 +50,8 @@ class WeightLoader(Generic[P]):
         quantized: whether the checkpoint has quantized weights.
         balances: whether `key_balance` evens out keys.
         guesses: whether `output` is made as the projections of layers are, which may be quantized.
+        vocabulary: the tokens whose logits `output` computes.
+        ending: makes the projections that end a block; None for ``make``.
     """
 
     def __init__(
@@ -63,12 +65,15 @@ class WeightLoader(Generic[P]):
         quantized: bool = False,
         balances: bool = False,
         guesses: bool = False,
+        vocabulary: slice = slice(None),
+        ending: Maker[P] | None = None,
     ) -> None:
         self.config = config
         self.dtype = dtype
         self.device = device
         self._checkpoint = checkpoint
         self._make, self._guesses = make, guesses
+        self._vocabulary, self._ending = vocabulary, ending or make
         self._folds, self._balances = dtype == torch.float32 and not quantized, balances
 
     def embedding(self) -> Tensor | QuantizedWeight:
@@ -137,7 +142,7 @@ class WeightLoader(Generic[P]):
         """The projection from the heads to the hidden size."""
         config = self.config
         shape = (config.hidden_size, config.heads * config.head_dim)
-        return self._projection([self._part(f"{layer}.self_attn.o_proj", *shape, bias=config.output_bias)])
+        return self._block_end(self._part(f"{layer}.self_attn.o_proj", *shape, bias=config.output_bias))
 
     def gate_up(self, layer: str) -> P:
         """The joined gate and up projection of the feed-forward block."""
@@ -150,7 +155,7 @@ class WeightLoader(Generic[P]):
         """The projection from the feed-forward block to the hidden size."""
         config = self.config
         shape = (config.hidden_size, config.intermediate_size)
-        return self._projection([self._part(f"{layer}.mlp.down_proj", *shape, bias=config.feed_forward_bias)])
+        return self._block_end(self._part(f"{layer}.mlp.down_proj", *shape, bias=config.feed_forward_bias))
 
     def router(self, names: ExpertNames, experts: Experts) -> P:
         """The projection from the hidden size to the experts' scores, in float32."""
@@ -172,7 +177,7 @@ class WeightLoader(Generic[P]):
         Some configurations say that a model is tied though its checkpoint has another output layer: the checkpoint is
         right. An equal one is the embedding once more, which takes no memory of its own.
         """
-        part = self._placed(Part(embedding))
+        part = self._placed(Part(embedding[self._vocabulary] if isinstance(embedding, Tensor) else embedding))
         if not self.config.tie or self._checkpoint.has(_OUTPUT):
             own = self._placed(Part(output_weight(self._checkpoint, self.config)))
             part = part if _equal(own.weight, part.weight) else own
@@ -211,6 +216,9 @@ class WeightLoader(Generic[P]):
             by = self._norm(norm, self.config.hidden_size)
             parts = [Part(_dense(part.weight).float() * by, part.bias) for part in parts]
         return self._make(_joined([self._placed(part) for part in parts]), True)
+
+    def _block_end(self, part: Part) -> P:
+        return self._ending([self._placed(part)], True)
 
     def _placed(self, part: Part) -> Part:
         weight = part.weight

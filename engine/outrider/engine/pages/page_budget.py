@@ -26,13 +26,15 @@ def page_count(model: LlamaModel, settings: EngineSettings, free: int | None = N
     Args:
         model: the target, loaded.
         settings: of the engine.
-        free: bytes that pages may take; measured if None.
+        free: bytes that pages may take; measured if None, and shared out to the ranks of a model on a CPU.
         enough: see `CPU_ENOUGH`.
 
     Raises:
         SettingsError: the pages of the settings do not fit, or those that fit hold too few tokens.
     """
-    free = free_bytes(model.device) - _aside(model, settings) if free is None else free
+    if free is None:
+        free = free_bytes(model.device) - _aside(model, settings)
+        free //= model.ranks if model.device.type == "cpu" else 1
     page = model.token_bytes() * settings.page_size
     if settings.pages:
         if settings.pages * page > free:

@@ -8,11 +8,11 @@ from functools import partial
 from typing import Any
 
 from outrider.engine.decode.engine import Engine
+from outrider.engine.decode.runner import Runner
 from outrider.engine.models.fingerprint import page_fingerprint
 from outrider.engine.pages.page_table import PageTable
 from outrider.engine.target import Target
 from outrider.engine.worker import Inbox
-from outrider.kernels.pool import KvPool
 from outrider.mesh.service import Mesh
 from outrider.v1.kvcache_pb2_grpc import add_KvCacheServicer_to_server
 from outrider.verifier.pages.cached_pages import CachedPages, WantedPages, page_bytes
@@ -77,6 +77,8 @@ class PageExchange:
 
         Where there is somebody to exchange pages with, returns when that is possible, or after `_OPEN_S` seconds.
         """
+        if self._target.ranks is not None:
+            return  # each rank has pages of its own heads
         self._server = PageServer(self.cache, self._target, self._inbox, engine)
         if self._settings.role != "decode":
             add_KvCacheServicer_to_server(self._server, self._mesh.rpc)
@@ -107,10 +109,10 @@ class PageExchange:
 
     async def wipe(self) -> None:
         """Overwrites all free pages with zeros, a part of them between two steps."""
-        pool, pages = self._target.runner.pool, self._target.pages
-        part = max(_WIPED_BYTES // page_bytes(pool), 1)
+        runner, pages = self._target.runner, self._target.pages
+        part = max(_WIPED_BYTES // page_bytes(runner.pool), 1)
         for first in range(0, pages.total, part):
-            await asyncio.wrap_future(self._inbox.call(partial(_wipe, pool, pages, first, first + part)))
+            await asyncio.wrap_future(self._inbox.call(partial(_wipe, runner, pages, first, first + part)))
 
     def drain(self) -> None:
         """Refuses new prompts of other verifiers."""
@@ -138,5 +140,5 @@ class PageExchange:
         CACHES.set(len(self._link.instances))
 
 
-def _wipe(pool: KvPool, pages: PageTable, first: int, end: int) -> None:
-    pool.wipe(pages.unused(first, end))
+def _wipe(runner: Runner, pages: PageTable, first: int, end: int) -> None:
+    runner.wipe(pages.unused(first, end))
