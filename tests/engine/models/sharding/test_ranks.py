@@ -20,6 +20,7 @@ from outrider.engine.models.llama import LlamaModel
 from outrider.engine.settings import EngineSettings
 from outrider.engine.target import Target
 from outrider.kernels.batch import SequenceRows
+from outrider.kernels.kv_compact import Kept
 
 from tests.engine.models.runs import step
 from tests.toy_model import save_toy
@@ -61,6 +62,26 @@ def test_two_ranks_compute_what_one_does(target: Target, toy: Path) -> None:
     (one,) = step(alone, alone.new_pool(8, 8), [(ids, rows)])
     torch.testing.assert_close(both, one, atol=1e-4, rtol=1e-4)
     assert model.token_bytes() * 2 == alone.token_bytes()
+
+
+def test_accepted_rows_move_and_pages_are_wiped_on_both_ranks(target: Target, toy: Path) -> None:
+    ids, pages = torch.arange(60), range(8)
+    told = []
+    for model in (target.runner.model, LlamaModel.load(toy)):
+        pool = model.new_pool(8, 8)
+        step(model, pool, [(ids[:20], SequenceRows(20, 0, pages))])
+        nodes = ids[[50, 20, 51, 21, 22]]
+        step(model, pool, [(nodes, SequenceRows(5, 20, pages, [-1, -1, 1, 1, 3]))])
+        model.compact(pool, [Kept(pages, 20, [1, 3, 4])])
+        (after,) = step(model, pool, [(ids[23:30], SequenceRows(7, 23, pages))])
+        model.wipe(pool, [0])
+        (wiped,) = step(model, pool, [(ids[23:30], SequenceRows(7, 23, pages))])
+        told.append((after, wiped))
+        (whole,) = step(model, model.new_pool(8, 8), [(ids[:30], SequenceRows(30, 0, pages))])
+        torch.testing.assert_close(after, whole[23:30], atol=1e-4, rtol=1e-4)
+        assert (after - wiped).abs().max() > 0.01
+    for both, one in zip(*told, strict=True):
+        torch.testing.assert_close(both, one, atol=1e-4, rtol=1e-4)
 
 
 def test_guesses_and_company_change_no_token(llm: LLM) -> None:
