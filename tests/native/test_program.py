@@ -15,6 +15,7 @@ from outrider.native.levels import AARCH64, LEVELS, X86_64, Level, supported_lev
 PROGRAM = Path(__file__).parents[2] / "native" / "tests"
 ANSWERS = PROGRAM / "answers.txt"
 """What the program prints at the level avx2."""
+CLANG = shutil.which("clang++")
 CROSS, QEMU = shutil.which("aarch64-linux-gnu-g++"), shutil.which("qemu-aarch64-static")
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
 
@@ -52,6 +53,13 @@ def test_answers_of_arm64_are_those_of_x86_64(level: Level, tmp_path: Path) -> N
 def test_the_answers_of_avx_vnni_are_those_of_avx2(tmp_path: Path) -> None:
     flags = ["-march=x86-64-v3", "-D__AVXVNNI__", "-include", str(PROGRAM / "dots.h")]
     _check_answers(compiler.compiler(), flags, [], tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (CLANG and LEVELS is X86_64), reason="needs clang++, and a machine of x86-64")
+def test_clang_gives_the_answers_of_gcc(tmp_path: Path) -> None:
+    command = [str(CLANG)]
+    _check_answers(command, [*compiler.roundings(command), "-march=x86-64-v3", "-w"], [], tmp_path)
 
 
 def _check_answers(cross: list[str], flags: list[str], run: list[str], out: Path) -> None:

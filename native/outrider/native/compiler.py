@@ -69,6 +69,15 @@ def compiler() -> list[str]:
     raise CompilerError(f"there is no C++ compiler ({', '.join(_COMPILERS)}; or name one by CXX)")
 
 
+def roundings(command: list[str]) -> list[str]:
+    """Flags with which the compiler heeds `philox.h`, where a product and a sum may not become one operation.
+
+    With ``-ffp-contract=fast``, clang ignores the pragma that says so, and draws are other tokens.
+    """
+    told = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False).stdout
+    return ["-ffp-contract=on"] if "clang" in told else []
+
+
 def ensure(level: Level) -> Path:
     """The path of a level's library. Compiles the library if it is not there, and removes those of other sources.
 
@@ -124,7 +133,8 @@ def _compile(command: list[str], level: Level, path: Path) -> None:
     units = [str(unit) for unit in sorted(SOURCE.glob("*.cpp"))]
     with tempfile.TemporaryDirectory(dir=path.parent) as directory:
         library = Path(directory) / path.name
-        flags = [*_FLAGS, *level.flags, f'-DOUTRIDER_ABI="{abi()}"', f"-Wl,--version-script={_EXPORTS}"]
+        flags = [*_FLAGS, *roundings(command), *level.flags, f'-DOUTRIDER_ABI="{abi()}"']
+        flags.append(f"-Wl,--version-script={_EXPORTS}")
         completed = subprocess.run(
             [*command, *flags, *units, "-o", str(library)], capture_output=True, text=True, check=False
         )
