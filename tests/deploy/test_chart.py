@@ -169,6 +169,18 @@ def test_a_pool_of_a_gpu_class_asks_for_gpus_of_its_nodes() -> None:
     assert workload["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
 
 
+def test_a_verifier_of_a_class_of_several_gpus_shares_its_model_out() -> None:
+    objects = render("gpu", "gpuClasses.l4.count=2")
+    verifier, proposer = (
+        named(objects, "Deployment", f"mesh-outrider-{name}") for name in ("verifier-small-l4", "proposer-coder")
+    )
+    assert containers(verifier)[0]["resources"]["limits"]["nvidia.com/gpu"] == 2
+    assert variables(verifier)["OUTRIDER_VERIFIER_TENSOR_PARALLEL"] == "2"
+    assert not [name for name in variables(proposer) if "TENSOR" in name]
+    one = named(render("gpu"), "Deployment", "mesh-outrider-verifier-small-l4")
+    assert "OUTRIDER_VERIFIER_TENSOR_PARALLEL" not in variables(one)
+
+
 def test_models_are_pulled_into_the_volume_that_services_read_without_a_network() -> None:
     objects = render("gpu")
     [job] = of_kind(objects, "Job")

@@ -66,6 +66,10 @@ role: {{ .of.role }}
 {{- end }}
 {{- if .of.gpuClass }}
 device: cuda
+{{- $gpu := get .root.Values.gpuClasses .of.gpuClass }}
+{{- if and (eq .of.kind "verifier") (gt (int $gpu.count) 1) }}
+tensor_parallel: {{ $gpu.count }}
+{{- end }}
 {{- end }}
 {{- with .of.facts.ports.rpc }}
 port: {{ . }}
