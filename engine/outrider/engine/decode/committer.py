@@ -207,8 +207,10 @@ class Committer:
 
 
 def _path(work: Work, drawn: DrawnRows) -> AcceptedPath | None:
-    """What the draws accept of a tree; None for a chunk of prompt."""
-    return None if work.guesses is None else walk(work.guesses.tokens, work.guesses.parents, drawn.tokens)
+    """What the draws accept of a tree; None for a chunk of a prompt or of a text that is embedded."""
+    if work.guesses is None or drawn.pooled is not None:
+        return None
+    return walk(work.guesses.tokens, work.guesses.parents, drawn.tokens)
 
 
 def _scores(sequence: Sequence, accepted: AcceptedPath, tokens: list[int], drawn: DrawnRows) -> list[Score] | None:

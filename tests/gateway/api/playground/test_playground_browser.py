@@ -151,6 +151,7 @@ async def test_every_answer_is_compared_where_that_is_wanted(page: Page, guessin
     await page.click("#open-settings")
     await page.check("#compare")
     await page.fill("#max_tokens", "12")
+    await page.fill("#temperature", "0")
     await page.keyboard.press("Escape")
     await send(page, "Hello?")
     await expect(page.locator(".verdict")).to_contain_text("Identical: the same 12 tokens")
