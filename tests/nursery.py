@@ -90,6 +90,7 @@ class _Nursery:
         asked, told = self._process.stdin, self._process.stdout
         assert asked
         assert told
+        log.touch()  # readers may come before the fork opens it
         with self._alone:
             self._prctl(_SUBREAPER, 1, 0, 0, 0)  # what loses its parent meanwhile becomes a child of this process
             try:

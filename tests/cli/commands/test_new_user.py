@@ -133,6 +133,7 @@ def test_a_chat_in_a_terminal_keeps_what_was_said_and_forgets_it_when_told(user:
     chat.type(f"/save {saved}\r")
     chat.wait_for("0 messages are in")
     assert json.loads(saved.read_text()) == []
+    chat.wait_for("> ")  # before it, a terminal keeps Ctrl-D to itself
     chat.type("\x04")
     assert chat.end() == 0
     history = user.home / "state" / "outrider" / "chat_history"

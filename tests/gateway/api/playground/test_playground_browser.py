@@ -44,8 +44,9 @@ async def browser() -> AsyncIterator[playwright.Browser]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def page(browser: playwright.Browser) -> AsyncIterator[Page]:
-    """An empty tab; fails if the page violates its own policy, or a script fails."""
+    """An empty tab whose seeds are the same each time; fails if the page violates its own policy, or a script fails."""
     context = await browser.new_context(viewport={"width": 1200, "height": 900})
+    await context.add_init_script("Math.random = () => 0.5")
     made, wrong = await context.new_page(), list[str]()
     made.on("pageerror", lambda error: wrong.append(str(error)))
     made.on("console", lambda told: wrong.append(told.text) if "Content Security Policy" in told.text else None)
