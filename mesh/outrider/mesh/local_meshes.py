@@ -56,7 +56,7 @@ def started(pid: int) -> int:
 
 
 def whose() -> str:
-    """Who runs this process: people who share an account differ in how they came to it, or in their home."""
+    """Names the account of this process, or the user behind sudo, and HOME: people may share an account."""
     try:
         user = os.environ.get("SUDO_USER") or getpass.getuser()
     except (KeyError, OSError):  # a container's user may have no name

@@ -178,7 +178,7 @@ def test_stop_drains_the_mesh_of_its_owner_and_ends_logs_that_are_followed(user:
     )
     other = os.environ | user.environment | {"HOME": str(user.home / "other")}
     done = subprocess.run([*CLI, "stop"], capture_output=True, text=True, env=other)
-    assert (done.returncode, f"`outrider stop --url {url}` stops it" in done.stderr) == (2, True)
+    assert (done.returncode, f"`outrider stop --url {url}` stops the mesh" in done.stderr) == (2, True)
     done = user.call("stop")
     assert f"mesh of pocket at {url}" in done.stdout
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "Stopped.")

@@ -54,7 +54,7 @@ class StepMeter:
         self._watch = self._telemetry.step(works) if works else None
 
     def end(self, plan: Plan, works: Seq[Work], more: bool) -> float:
-        """Ends the step, and tells its seconds. With ``more`` work, the next step follows directly."""
+        """Ends the step; returns its seconds. With ``more`` work, the next step follows directly."""
         ended, tokens = self._clock(), self.tally.tokens - self._tokens
         seconds = ended - self._began
         rows = self._count(works)

@@ -18,12 +18,12 @@ from outrider.engine.models.operators.eager import EagerForward
 from outrider.engine.models.proof import prove_invariance
 from outrider.engine.models.quantization import AT_LOAD, codes_at_load
 from outrider.engine.models.quantized import open_checkpoint
-from outrider.engine.models.sharding.forward import LeadingForward, Say, ShardForward
-from outrider.engine.models.sharding.group import Group, SummedLinear
+from outrider.engine.models.sharding.forward import LeadingForward, Say, load_share
+from outrider.engine.models.sharding.group import Group
 from outrider.engine.models.sharding.shard import Shard, shard_config
 from outrider.engine.models.weights import Packer, WeightLoader, output_weight
 from outrider.engine.pages.kv_dtype import chosen_kv_dtype
-from outrider.kernels.backend import BackendError, choice, takes_triton
+from outrider.kernels.backend import BackendError, takes_triton
 from outrider.kernels.batch import RaggedBatch
 from outrider.kernels.invariance import NotInvariant
 from outrider.kernels.kv_compact import Kept, kv_compact
@@ -359,7 +359,8 @@ def _forward(
 ) -> Forward:
     parts = (checkpoint, model.shard, model.dtype, model.device)
     if isinstance(checkpoint, Shard) and model.group is not None:
-        return _shared(checkpoint, model, model.group, Packer(model.dtype, model.device, strict, quantization), say)
+        packer = Packer(model.dtype, model.device, strict, quantization)
+        return load_share(checkpoint, model.config, model.group, packer, say)
     if native_refusal(*parts[1:], quantization) is None:
         make = partial(native_projection, quantization)
         quantized = checkpoint.quantized or quantization is not None
@@ -373,26 +374,6 @@ def _forward(
     from outrider.engine.models.operators.graphs import CudaCapture, GraphForward
 
     return GraphForward(eager, CudaCapture(model.device))
-
-
-def _shared(shard: Shard, model: LlamaModel, group: Group, packer: Packer, say: Say | None) -> ShardForward:
-    """This rank's share, an operator at a time: the compiled decoder and CUDA graphs run whole steps."""
-    if choice() == "native":
-        raise ModelError('OUTRIDER_KERNELS is "native", which cannot be: tensor_parallel is above 1')
-    vocabulary = model.config.vocab_size
-    loader = WeightLoader(
-        shard,
-        model.shard,
-        model.dtype,
-        model.device,
-        packer,
-        vocabulary=shard.vocabulary(vocabulary),
-        ending=lambda parts, inner: SummedLinear(group, packer(parts, inner)),
-    )
-    eager = EagerForward(loader, group.fixed)
-    if say is None:
-        return ShardForward(eager, group, vocabulary)
-    return LeadingForward(eager, group, vocabulary, model.config.context_length, say)
 
 
 def _dtype(

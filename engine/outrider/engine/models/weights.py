@@ -264,6 +264,8 @@ class Packer:
     """Makes projections for steps that run an operator at a time. On CPUs quantized weights become numbers.
 
     Attributes:
+        dtype: dtype of the projections, except quantized ones.
+        device: device of the projections.
         quantization: quantization of the layers' projections.
     """
 
@@ -271,14 +273,14 @@ class Packer:
         self, dtype: torch.dtype, device: torch.device, strict: bool, quantization: Quantization | None
     ) -> None:
         self.quantization = quantization
-        self._dtype, self._device, self._strict = dtype, device, strict
+        self.dtype, self.device, self._strict = dtype, device, strict
         self._row_ranges: dict[tuple[int, int, torch.dtype, Quantization | None], RowRange] = {}
 
     def __call__(self, parts: Sequence[Part], inner: bool) -> Linear:
         """The fastest form of a projection; in strict mode, among forms whose rows do not depend on each other."""
-        if takes_triton(self._device) and not all(isinstance(part.weight, Tensor) for part in parts):
-            return quantized_linear(parts, self._dtype, self._device, few_rows=not self._strict)
-        dense = [Part(_dense(part.weight, self._dtype).to(self._device), part.bias) for part in parts]
+        if takes_triton(self.device) and not all(isinstance(part.weight, Tensor) for part in parts):
+            return quantized_linear(parts, self.dtype, self.device, few_rows=not self._strict)
+        dense = [Part(_dense(part.weight, self.dtype).to(self.device), part.bias) for part in parts]
         (part,) = _joined(dense)
         assert isinstance(part.weight, Tensor)
         weight = part.weight

@@ -24,7 +24,7 @@ def up(
         int | None,
         typer.Option(
             min=0,
-            help="Processes for the draft model; 0 runs it in the verifier. [what pays, as docs/drafters.md has it]",
+            help="Processes for the draft model; 0 runs it in the verifier. [as is profitable, see docs/drafters.md]",
         ),
     ] = None,
     tokenizers: Annotated[int, typer.Option(min=1, help="Tokenizer processes.")] = 1,

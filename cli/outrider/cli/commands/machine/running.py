@@ -48,8 +48,8 @@ def stop(url: str | None) -> int:
     mesh = mesh_at(url)
     if url is None and mesh.owner not in ("", whose()):
         raise ConfigError(
-            f"the mesh of {mesh.model} at {mesh.url} is of {mesh.owner}, and you are {whose()}: "
-            f"`outrider stop --url {mesh.url}` stops it nevertheless"
+            f"{mesh.owner} started the mesh of {mesh.model} at {mesh.url}, and you are {whose()}: "
+            f"`outrider stop --url {mesh.url}` stops the mesh nevertheless"
         )
     process = os.pidfd_open(mesh.pid)
     if mesh.runs:  # else the id is another's by now

@@ -9,8 +9,13 @@ from functools import partial
 from typing import Any
 
 import torch
+from outrider.engine.errors import ModelError
+from outrider.engine.models.config import ModelConfig
 from outrider.engine.models.operators.eager import EagerForward
-from outrider.engine.models.sharding.group import Group
+from outrider.engine.models.sharding.group import Group, SummedLinear
+from outrider.engine.models.sharding.shard import Shard, shard_config
+from outrider.engine.models.weights import Packer, WeightLoader
+from outrider.kernels.backend import choice
 from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.kernels.kv_compact import Kept, kv_compact
 from outrider.kernels.pool import KvPool
@@ -107,6 +112,28 @@ class LeadingForward(ShardForward):
         while self._ended:
             self._say(("end", (self._ended.pop(),)))
         self._say((name, arguments))
+
+
+def load_share(shard: Shard, config: ModelConfig, group: Group, packer: Packer, say: Say | None) -> ShardForward:
+    """Loads this rank's share of the model of ``config``; rank 0 gives ``say``.
+
+    A share runs an operator at a time: the compiled decoder and CUDA graphs run whole steps.
+    """
+    if choice() == "native":
+        raise ModelError('OUTRIDER_KERNELS is "native", which cannot be: tensor_parallel is above 1')
+    loader = WeightLoader(
+        shard,
+        shard_config(config, group.size),
+        packer.dtype,
+        packer.device,
+        packer,
+        vocabulary=shard.vocabulary(config.vocab_size),
+        ending=lambda parts, inner: SummedLinear(group, packer(parts, inner)),
+    )
+    eager = EagerForward(loader, group.fixed)
+    if say is None:
+        return ShardForward(eager, group, config.vocab_size)
+    return LeadingForward(eager, group, config.vocab_size, config.context_length, say)
 
 
 class Follower:
