@@ -57,6 +57,10 @@ def test_sequences_together_are_ranked_as_each_alone(targets: torch.Tensor | Non
     together = rank(parts, scores, 4, targets)
     assert together == [rank([part], scores[3 * i : 3 * i + 3], 4, targets)[0] for i, part in enumerate(parts)]
     assert together[0] != together[2]
+    noise = Dice(SAMPLINGS[4].seed, size).at(11)
+    raced = scores[12] / SAMPLINGS[4].temperature - (noise if targets is None else noise[targets])
+    best = raced.argsort(descending=True)[:4]
+    assert together[4][0][0] == (best if targets is None else targets[best]).tolist()
     greedy = scores[0].argsort(descending=True)[:4]
     assert together[0][0][0] == (greedy if targets is None else targets[greedy]).tolist()
 
