@@ -27,8 +27,9 @@ def test_chats_are_those_of_transformers() -> None:
         template = ours.Chat(source, _NAMES, _SPECIAL)
         for name, chat in CHATS.items():
             tally.add(_kind(template, source, chat), f"{Path(path).stem}: {name}")
-    # Refused are chats that transformers refuses as well: most of their templates need tools in every chat.
-    tally.close(formed=12, rescued=11, refused=90)
+    # Refused are chats that transformers refuses as well: most of their templates need tools in every chat. Formed are
+    # also all calls of Kimi K2, whose ids have numbers that clients do not know.
+    tally.close(formed=18, rescued=11, refused=90)
 
 
 def _kind(template: ours.Chat, source: str, chat: Chat) -> str:
