@@ -22,6 +22,7 @@ class Sizes:
         timed_shapes: whose kernels are measured.
         timed_steps: at which they are measured.
         config: ``config.json`` of the model with random weights.
+        experts: what makes it a model with experts.
         dtype: of that model.
         pool_tokens: of that model's pages; longer contexts share them.
         contexts: tokens before the rows of a measured step.
@@ -38,6 +39,7 @@ class Sizes:
     timed_shapes: tuple[ModelShape, ...]
     timed_steps: tuple[Step, ...]
     config: dict[str, Any]
+    experts: dict[str, Any]
     dtype: str
     pool_tokens: int
     contexts: tuple[int, ...]
@@ -65,6 +67,16 @@ _LLAMA: dict[str, Any] = {
     "eos_token_id": 0,
     "torch_dtype": "bfloat16",
 }
+_EXPERTS: dict[str, Any] = {
+    "architectures": ["MixtralForCausalLM"],
+    "hidden_size": 2048,
+    "intermediate_size": 768,
+    "num_key_value_heads": 4,
+    "head_dim": 128,
+    "num_local_experts": 128,
+    "num_experts_per_tok": 8,
+}
+"""As many and as wide as those of Qwen3-30B-A3B."""
 _TINY = _LLAMA | {
     "vocab_size": 320,
     "hidden_size": 32,
@@ -101,6 +113,7 @@ def full() -> Sizes:
             Step("decode-32", 32, 1, 4096),
         ),
         config=_LLAMA,
+        experts=_EXPERTS,
         dtype="bfloat16",
         pool_tokens=131072,
         contexts=(256, 2048, 8192),
@@ -121,6 +134,7 @@ def dry() -> Sizes:
         timed_shapes=(_TOY,),
         timed_steps=(Step("2 trees of 6", 2, 6, 9),),
         config=_TINY,
+        experts={"architectures": ["MixtralForCausalLM"], "num_local_experts": 3, "num_experts_per_tok": 2},
         dtype="float32",
         pool_tokens=512,
         contexts=(16,),

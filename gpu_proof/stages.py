@@ -36,7 +36,7 @@ STAGES = (
     Stage("kernels", "Kernels beside torch at shapes of models; bits of a row among others", 22),
     Stage("kernel_tests", "The kernels' own tests", 20),
     Stage("model_tests", "Tests of models and graphs", 14),
-    Stage("captures", "Graphs: capture while another thread copies, replay", 8),
+    Stage("captures", "Graphs: capture while another thread copies, replay; dense and with experts", 12),
     Stage("model_steps", "A model of 8 B with random weights: steps with and without graphs", 20),
     Stage("limits", "Kernels beside their limits and torch's own", 14),
     Stage("streams", "The engine: tokens with and without guesses, batched, alone, and on a CPU; its speed", 16),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import torch
 from outrider.engine.models.llama import LlamaModel
+from outrider.engine.models.operators.graphs import GraphForward
 from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.kernels.pool import KvPool
 from torch import Tensor
@@ -21,9 +23,14 @@ _PAUSE_S = 0.0002
 
 
 def run(report: Report, sizes: Sizes) -> None:
-    """Adds a check for each number of rows, and one for the copying thread."""
-    shallow = {**sizes.config, "num_hidden_layers": min(_LAYERS, sizes.config["num_hidden_layers"])}
-    sizes = _with_config(sizes, shallow)
+    """Adds a check for each number of rows of a model with one gated block a layer and of one with experts."""
+    for name, config in (("", sizes.config), (" with experts", {**sizes.config, **sizes.experts})):
+        with report.attempt(f"graphs of a model{name}"):
+            layers = min(_LAYERS, sizes.config["num_hidden_layers"])
+            _compare(report, replace(sizes, config={**config, "num_hidden_layers": layers}), name)
+
+
+def _compare(report: Report, sizes: Sizes, name: str) -> None:
     plain, captured = random_model(sizes, graphs=False), random_model(sizes, graphs=True)
     rows = [count for count in sizes.rows if count <= 128]
     pages = max(rows) * 4
@@ -32,19 +39,15 @@ def run(report: Report, sizes: Sizes) -> None:
         pool.data.fill_(0.5)
     with _Copying(pools[1]) as copying:
         for count in rows:
-            with report.attempt(f"graph of {count} rows"):
+            with report.attempt(f"graph of {count} rows{name}"):
                 expected = _step(plain, pools[0], count)
                 found = [_step(captured, pools[1], count) for _ in range(4)]
                 same = all(torch.equal(expected, each) for each in found)
-                report.check(f"a captured step of {count} rows has the bits of a step without a graph", same)
-    report.check("another thread copies pages while steps are captured", not copying.error, copying.error)
-    report.figures("Captures", pages_copied_meanwhile=copying.copies, sizes=len(rows))
-
-
-def _with_config(sizes: Sizes, config: dict[str, object]) -> Sizes:
-    from dataclasses import replace
-
-    return replace(sizes, config=config)
+                report.check(f"a captured step of {count} rows{name} has the bits of a step without a graph", same)
+    if sizes.device.type == "cuda":
+        report.check(f"steps{name} are captured", isinstance(captured.steps, GraphForward))
+    report.check(f"another thread copies pages while steps{name} are captured", not copying.error, copying.error)
+    report.figures("Captures", model=name.strip() or "dense", pages_copied_meanwhile=copying.copies, sizes=len(rows))
 
 
 class _Copying:

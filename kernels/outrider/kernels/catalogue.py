@@ -8,6 +8,7 @@ from functools import partial
 
 import torch
 from outrider.kernels.batch import RaggedBatch, SequenceRows
+from outrider.kernels.experts import triton as experts
 from outrider.kernels.geglu import triton as geglu
 from outrider.kernels.kv_compact import triton as kv_compact
 from outrider.kernels.launch import Launch, record_launches
@@ -132,7 +133,7 @@ def _geglu(shape: ModelShape) -> Variants:
 
 @_op
 def _swiglu(shape: ModelShape) -> Variants:
-    if shape.gelu:
+    if shape.gelu or shape.stacked:
         return
     gate_up = _empty(_ROWS, 2 * shape.intermediate, dtype=shape.dtype)
     yield f"{shape.intermediate} {_name(shape.dtype)}", partial(swiglu.swiglu, gate_up)
@@ -149,6 +150,23 @@ def _linear(shape: ModelShape) -> Variants:
             variant = f"{name} {outputs} x {inputs} {quantization or form}, {rows} rows{_STRICT[strict]}"
             x = _empty(rows, inputs, dtype=shape.dtype)
             yield variant, partial(linear.linear, x, weight, strict=strict)
+    if shape.experts:
+        for rows, strict in ((_ROWS, True), (_ROWS, False)):
+            router = pack_weight(_empty(shape.experts, shape.hidden), None)
+            variant = f"router {shape.experts} x {shape.hidden} float32, {rows} rows{_STRICT[strict]}"
+            yield variant, partial(linear.linear, _empty(rows, shape.hidden), router, strict=strict)
+
+
+@_op
+def _experts(shape: ModelShape) -> Variants:
+    if not shape.stacked:
+        return
+    count, hidden, width = shape.experts, shape.hidden, shape.intermediate
+    gate_up, down = (_empty(count, *each, dtype=shape.dtype) for each in ((2 * width, hidden), (hidden, width)))
+    layer = experts.StackedExperts(gate_up, down, shape.active, normed=True)
+    for rows in (_ROWS, _MANY_ROWS * count):
+        variant = f"{shape.active} of {count} x {width}, {rows} rows"
+        yield variant, partial(layer, _empty(rows, hidden, dtype=shape.dtype), _empty(rows, count))
 
 
 def _weight(

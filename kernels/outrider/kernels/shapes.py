@@ -32,6 +32,8 @@ class ModelShape:
         gelu: whether the activation is gelu.
         quantization: of the layers' weights at load; None keeps them in ``dtype``.
         quants: format of the layers' weights in a quantized checkpoint, or None.
+        experts: experts of a layer, each ``intermediate`` wide; 0 for one gated block.
+        active: experts of a row.
     """
 
     name: str
@@ -50,6 +52,8 @@ class ModelShape:
     gelu: bool = False
     quantization: Quantization | None = None
     quants: QuantFormat | None = None
+    experts: int = 0
+    active: int = 0
 
     @property
     def qkv(self) -> int:
@@ -57,13 +61,18 @@ class ModelShape:
         return (self.heads + 2 * self.kv_heads) * self.head_dim
 
     @property
+    def stacked(self) -> bool:
+        """Whether the experts' matmuls are those of `outrider.kernels.experts`, and not of `linear`."""
+        return self.experts > 0 and self.quantization is None and self.quants is None
+
+    @property
     def matmuls(self) -> dict[str, tuple[int, int]]:
-        """Output and input features of each matmul."""
+        """Output and input features of each matmul of `linear` in ``dtype``."""
+        block = {"gate_up": (2 * self.intermediate, self.hidden), "down": (self.hidden, self.intermediate)}
         return {
             "qkv": (self.qkv, self.hidden),
             "output": (self.hidden, self.heads * self.head_dim),
-            "gate_up": (2 * self.intermediate, self.hidden),
-            "down": (self.hidden, self.intermediate),
+            **({} if self.stacked else block),
             "logits": (self.vocabulary, self.hidden),
         }
 
@@ -102,6 +111,8 @@ _SHAPES = (
         quants=QuantFormat(4, 32, has_minima=True, has_units=True),
     ),
     ModelShape("llama-3.1-8b-q6-k", 4096, 32, 8, 128, 14336, 128256, 32, quants=QuantFormat(6, 16, 32, has_units=True)),
+    ModelShape("qwen3-30b-a3b", 2048, 32, 4, 128, 768, 151936, 48, head_norm=True, experts=128, active=8),
+    ModelShape("mixtral-8x7b", 4096, 32, 8, 128, 14336, 32000, 32, experts=8, active=2),
     ModelShape("heads-of-256", 3072, 16, 8, 256, 24576, 256000, 28),
     ModelShape("gemma-3-270m", 640, 4, 1, 256, 2048, 262144, 18, head_norm=True, norms_after=True, gelu=True),
 )

@@ -151,7 +151,8 @@ def _kv_compact(shape: ModelShape, step: Step) -> Parts:
 
 @_op
 def _swiglu(shape: ModelShape, step: Step) -> Parts:
-    yield "", Work(step.rows * 3 * shape.intermediate * shape.dtype.itemsize)
+    if not shape.stacked:
+        yield "", Work(step.rows * 3 * shape.intermediate * shape.dtype.itemsize)
 
 
 @_op

@@ -270,6 +270,8 @@ class LlamaModel:
             norms_after=config.norms_after,
             gelu=config.activation == "gelu_tanh",
             quantization=self._quantization,
+            experts=0 if config.experts is None else config.experts.count,
+            active=0 if config.experts is None else config.experts.active,
         )
 
     def forward(
@@ -368,8 +370,7 @@ def _forward(
     packer = Packer(model.dtype, model.device, strict, quantization)
     loader = WeightLoader(*parts, packer, quantized=checkpoint.quantized, balances=balances, guesses=guesses)
     eager = EagerForward(loader, strict)
-    captured = graphs and model.config.experts is None  # rows are counted on the host before experts run
-    if not captured or model.device.type != "cuda" or not takes_triton(model.device):
+    if not (graphs and eager.on_device) or model.device.type != "cuda" or not takes_triton(model.device):
         return eager
     from outrider.engine.models.operators.graphs import CudaCapture, GraphForward
 

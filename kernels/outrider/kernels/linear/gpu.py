@@ -22,10 +22,15 @@ class GpuLinear:
         from outrider.kernels.linear import triton
 
         self.in_features, self.out_features, self.dtype = weight.in_features, weight.out_features, weight.dtype
-        self._weight = weight
-        self._bias = bias
+        self._weight, self._bias = weight, bias
         self._strict = strict
         self._linear = triton.linear
+
+    @property
+    def plain(self) -> Tensor | None:
+        """The weight [out_features, in_features], if it is not quantized and there is no bias."""
+        quantized = self._weight.parts > 1 or self._weight.scales is not None
+        return None if quantized or self._bias is not None else self._weight.words
 
     def __call__(self, x: Tensor) -> Tensor:
         """[n, out_features]."""

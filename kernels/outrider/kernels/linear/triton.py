@@ -25,12 +25,13 @@ from torch import Tensor
 _MOST_ROWS = 1024
 """Most rows of one launch, so that partial sums stay small."""
 
-_KINDS = {
+KINDS = {
     torch.float32: tl.float32,
     torch.float16: tl.float16,
     torch.bfloat16: tl.bfloat16,
     torch.float8_e4m3fn: tl.float8e4nv,
 }
+"""The language's names of the dtypes that matmuls multiply."""
 _FP8_SUM = 128
 """Terms of eight-bit floats that Hopper adds in fewer than 24 bits before it adds them to a sum in float32."""
 
@@ -50,7 +51,7 @@ def _scaled_and_biased(
 
 
 @triton.jit
-def _share_of_sums(
+def share_of_sums(
     x, words, scales, zeros, minima, scale_units, minimum_units, rows, outer, row, column, split,
     K: tl.constexpr, PARTS: tl.constexpr, GROUP: tl.constexpr, ZERO: tl.constexpr, MINIMA: tl.constexpr,
     UNIT: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, SLICES: tl.constexpr, WORDS: tl.constexpr,
@@ -145,7 +146,7 @@ def _matmul(
     outer = tl.cast(outer, tl.int64) // ALIGNED * ALIGNED
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     column = tl.program_id(1).to(tl.int64) * COLUMNS + tl.arange(0, COLUMNS)
-    total = _share_of_sums(
+    total = share_of_sums(
         x, words, scales, zeros, minima, scale_units, minimum_units, rows, outer, row, column, tl.program_id(2),
         K, PARTS, GROUP, ZERO, MINIMA, UNIT, ROWS, COLUMNS, SLICES, WORDS, SPLITS, ASM, MAGIC, KIND, EXACT,
     )  # fmt: skip
@@ -153,7 +154,7 @@ def _matmul(
     # order in which `_add_shares` would. So a row has the same bits with a second launch and without one.
     if JOINED:
         for split in range(1, SPLITS):
-            total += _share_of_sums(
+            total += share_of_sums(
                 x, words, scales, zeros, minima, scale_units, minimum_units, rows, outer, row, column, split,
                 K, PARTS, GROUP, ZERO, MINIMA, UNIT, ROWS, COLUMNS, SLICES, WORDS, SPLITS, ASM, MAGIC, KIND, EXACT,
             )  # fmt: skip
@@ -273,7 +274,7 @@ def _layout(weight: PackedWeight, tile: Tile) -> dict[str, Any]:
         "JOINED": tile.joined,
         "ASM": None if INTERPRETED else UNPACK.get((weight.parts, weight.dtype)),
         "MAGIC": MAGIC[weight.dtype],
-        "KIND": _KINDS[dot_dtype(weight.words.dtype if weight.fp8 else weight.dtype)],
+        "KIND": KINDS[dot_dtype(weight.words.dtype if weight.fp8 else weight.dtype)],
         "ALIGNED": 16 if weight.out_features % 16 == 0 else 1,
         "EXACT": _FP8_SUM if weight.fp8 else None,
     }

@@ -12,16 +12,22 @@ _BLOCK = 1024
 
 
 @triton.jit
+def gated(gate, up):
+    """``silu(gate) * up`` of float32."""
+    # exp of minus the magnitude, at most 1: the logistic function without overflow for gates of either sign.
+    decay = tl.exp(-tl.abs(gate))
+    share = tl.where(gate >= 0, 1.0, decay) / (1 + decay)
+    return gate * share * up
+
+
+@triton.jit
 def _swiglu(gate_up, out, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = column < WIDTH
     gate = tl.load(gate_up + row * 2 * WIDTH + column, inside, other=0.0).to(tl.float32)
     up = tl.load(gate_up + row * 2 * WIDTH + WIDTH + column, inside, other=0.0).to(tl.float32)
-    # exp of minus the magnitude, at most 1: the logistic function without overflow for gates of either sign.
-    decay = tl.exp(-tl.abs(gate))
-    share = tl.where(gate >= 0, 1.0, decay) / (1 + decay)
-    tl.store(out + row * WIDTH + column, gate * share * up, inside)
+    tl.store(out + row * WIDTH + column, gated(gate, up), inside)
 
 
 def swiglu(gate_up: Tensor) -> Tensor:

@@ -24,6 +24,7 @@ class EagerForward:
 
     Attributes:
         hidden_size: width of the residual stream.
+        on_device: whether `run` reads nothing from the device, so that a CUDA graph can capture it.
     """
 
     def __init__(self, loader: WeightLoader[Linear], strict: bool) -> None:
@@ -38,6 +39,7 @@ class EagerForward:
         embedding = loader.embedding()
         self._embedding = embedding if isinstance(embedding, Tensor) else dequantized(embedding, loader.dtype)
         self._layers = [Layer.load(loader, index, self._eps) for index in range(config.layers)]
+        self.on_device = all(layer.feed_forward.on_device for layer in self._layers)
         self._norm = loader.norm("model.norm.weight")
         self._output = loader.output(self._embedding)
         self._scale = rounded(config.embedding_scale, loader.dtype)
@@ -86,7 +88,7 @@ class EagerForward:
         layers: Sequence[int] = (),
         states: Tensor | None = None,
     ) -> Tensor:
-        """Runs a step with int64 ``positions`` and ``slots`` of rows, without work on the host."""
+        """Runs a step with int64 ``positions`` and ``slots`` of rows, where `on_device` without work on the host."""
         scale = plan.scale * self._query_factor
         rotations = {rope: table.index_select(0, positions) for rope, table in self._rope_tables.items()}
         steps = {rope: StepState(plan, pool, slots, rows, rows * scale) for rope, rows in rotations.items()}
