@@ -21,6 +21,7 @@ ABSENT: dict[str, tuple[Any, ...]] = {
     "max_completion_tokens": (-1,),
     "max_output_tokens": (-1,),
     "top_k": (-1,),
+    "thinking_token_budget": (-1,),
     "stop": ("",),
     "suffix": ("",),
     "grammar": ("",),

@@ -47,12 +47,19 @@ _OUTPUTS: dict[str, tuple[Any, ...]] = {
     "reasoning_format": ("auto", "deepseek"),
     "reasoning_in_content": _OFF,
     "reasoning_budget_tokens": (-1,),
+    "reasoning_budget_message": ("",),
+    "reasoning_budget_start_tag": ("",),
+    "reasoning_budget_end_tag": ("",),
+    "reasoning_budget_end_tags": ([],),
     "thinking_forced_open": _OFF,
     "parse_tool_calls": (True,),
+    "chat_format": _NULL,
+    "chat_parser": ("",),
     "think": _NULL,
     "logprob_token_ids": _NULL,
     "return_tokens_as_token_ids": _OFF,
     "return_prompt_text": _OFF,
+    "enable_response_messages": _OFF,
 }
 _FORMS: dict[str, tuple[Any, ...]] = {
     "guided_json": _NULL,
@@ -68,6 +75,7 @@ _FORMS: dict[str, tuple[Any, ...]] = {
     "format": ("",),
     "guided_whitespace_pattern": _NULL,
     "grammar_lazy": _OFF,
+    "grammar_type": _NULL,
     "grammar_triggers": ([],),
     "preserved_tokens": ([],),
 }
@@ -88,6 +96,9 @@ _PROMPTS: dict[str, tuple[Any, ...]] = {
     "plugins": ([],),
     "system": ("",),
     "template": ("",),
+    "generation_prompt": ("",),
+    "previous_response": _NULL,
+    "previous_input_messages": ([],),
     "continue_final_message": _OFF,
     "add_generation_prompt": (True,),
     "media_io_kwargs": ({},),
@@ -95,16 +106,42 @@ _PROMPTS: dict[str, tuple[Any, ...]] = {
     "raw": _OFF,
     "context": ([],),
 }
-_ALTERING = _DRAWS | _OUTPUTS | _FORMS | _PROMPTS
+_OF_SOME_API: dict[str, tuple[Any, ...]] = {
+    "max_output_tokens": _NULL,
+    "stop_sequences": ([],),
+    "text": ({},),
+    "output_config": ({},),
+    "include": ([],),
+    "return_token_ids": _OFF,
+    "background": _OFF,
+    "previous_response_id": _NULL,
+    "truncation": ("disabled",),
+    "chat_template_kwargs": ({},),
+    "reasoning": _NULL,
+    "reasoning_effort": _NULL,
+    "enable_thinking": _NULL,
+    "include_reasoning": (True,),
+    "thinking": _NULL,
+    "thinking_token_budget": (-1,),
+}
+"""Those that one API has under a name that clients use at others, too."""
+_ALTERING = _DRAWS | _OUTPUTS | _FORMS | _PROMPTS | _OF_SOME_API
 _OF_OPENAI: dict[str, tuple[Any, ...]] = {"prompt_logprobs": _NULL, "timings_per_token": _OFF}
 _IN_OPENAIS = {
     *("grammar", "json_schema", "guided_json", "guided_regex", "guided_choice", "guided_grammar"),
-    "truncate_prompt_tokens",
+    *("truncate_prompt_tokens", "return_token_ids"),
 }
 """Those of `_ALTERING` that completions and chats honour."""
-_OF_TEMPLATES = {"chat_template", "documents", "continue_final_message", "add_generation_prompt"}
-"""Those that chats honour."""
-_IN_CHATS: dict[str, tuple[Any, ...]] = {"add_special_tokens": _OFF, "parse_special_tokens": _OFF}
+_IN_CHATS_ALONE = {
+    *("chat_template", "documents", "continue_final_message", "add_generation_prompt", "chat_template_kwargs"),
+    *("reasoning_effort", "enable_thinking", "include_reasoning", "thinking", "thinking_token_budget"),
+}
+_IN_RESPONSES = {
+    *("max_output_tokens", "text", "include", "background", "previous_response_id", "truncation"),
+    *("chat_template_kwargs", "reasoning"),
+}
+_IN_MESSAGES = {"system", "stop_sequences", "output_config", "thinking"}
+_OF_COMPLETIONS: dict[str, tuple[Any, ...]] = {"add_special_tokens": _OFF, "parse_special_tokens": _OFF}
 _OF_RESPONSES: dict[str, tuple[Any, ...]] = {"input": _NULL, "instructions": ("",)}
 _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
     "mirostat_tau": (5,),
@@ -118,6 +155,13 @@ _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
     "adaptive_decay": (0.9,),
     "spaces_between_special_tokens": (True,),
     "return_progress": _OFF,
+    "return_token_offsets": _OFF,
+    "return_mm_kwargs": (True,),
+    "routed_experts_prompt_start": _ZERO,
+    "verbose": _OFF,
+    "sse_ping_interval": ANY,
+    "backend_sampling": ANY,
+    "reasoning_control": _OFF,
     "guided_decoding_backend": ANY,
     "stream_interval": _ONE,
     "cache_prompt": (True,),
@@ -130,15 +174,28 @@ _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
     "request_id": ANY,
     "session_id": ANY,
     "kv_transfer_params": ANY,
+    "ec_transfer_params": ANY,
+    "n_cache_reuse": ANY,
 }
 """Of sampling that is refused, of tokenizers' slow form, and of how a server works."""
 _IDLE: dict[str, tuple[Any, ...]] = _WITHOUT_EFFECT | {
+    "cache_control": ANY,
     "metadata": ANY,
     "safety_identifier": ANY,
     "store": _OFF,
     "service_tier": ("auto", "default"),
 }
 _INSTEAD: dict[str, str] = {
+    "max_output_tokens": "max_tokens",
+    "stop_sequences": "stop",
+    "text": "response_format",
+    "output_config": "response_format",
+    "return_token_ids": "return_tokens",
+    "truncation": "truncate_prompt_tokens",
+    "reasoning": "reasoning_effort",
+    "reasoning_effort": "reasoning",
+    "enable_thinking": "chat_template_kwargs",
+    "thinking": "reasoning",
     "max_tokens": "max_output_tokens",
     "max_completion_tokens": "max_output_tokens",
     "n_predict": "max_output_tokens",
@@ -163,15 +220,21 @@ def _without(honoured: set[str]) -> dict[str, tuple[Any, ...]]:
 COMPLETION = UnsupportedParameters(
     altering=_without(_IN_OPENAIS | {"best_of"})
     | _OF_RESPONSES
-    | {"messages": ([],), "tools": ([],), "functions": ([],), "top_logprobs": (0,)},
-    idle=_IDLE,
+    | {
+        "messages": ([],),
+        "tools": ([],),
+        "tool_choice": ("none", "auto"),
+        "functions": ([],),
+        "top_logprobs": _ZERO,
+    },
+    idle=_IDLE | {"parallel_tool_calls": ANY},
     instead=_INSTEAD,
 )
 CHAT = UnsupportedParameters(
-    altering=_without(_IN_OPENAIS | _OF_TEMPLATES)
+    altering=_without(_IN_OPENAIS | _IN_CHATS_ALONE)
     | _OF_RESPONSES
     | {
-        **_IN_CHATS,
+        **_OF_COMPLETIONS,
         "prompt": _NULL,
         "echo": _OFF,
         "suffix": ("",),
@@ -182,9 +245,9 @@ CHAT = UnsupportedParameters(
     instead=_INSTEAD,
 )
 RESPONSE = UnsupportedParameters(
-    altering=_ALTERING
+    altering=_without(_IN_RESPONSES)
     | {
-        **_IN_CHATS,
+        **_OF_COMPLETIONS,
         **_OF_OPENAI,
         "messages": ([],),
         "response_format": ({"type": "text"},),
@@ -203,6 +266,7 @@ RESPONSE = UnsupportedParameters(
     },
     idle=_WITHOUT_EFFECT
     | {
+        "cache_control": ANY,
         "safety_identifier": ANY,
         "prompt_cache_retention": ANY,
         "service_tier": ("auto", "default"),
@@ -214,8 +278,18 @@ RESPONSE = UnsupportedParameters(
 )
 MESSAGES = UnsupportedParameters(
     altering={
-        **{name: values for name, values in _ALTERING.items() if name != "system"},
+        **_without(_IN_MESSAGES),
         **_OF_OPENAI,
+        **_OF_RESPONSES,
+        **_OF_COMPLETIONS,
+        "prompt": _NULL,
+        "suffix": ("",),
+        "echo": _OFF,
+        "logprobs": _OFF,
+        "top_logprobs": _ZERO,
+        "functions": ([],),
+        "parallel_tool_calls": (True,),
+        "stream_options": ({}, {"include_usage": True}, {"include_usage": False}),
         "max_completion_tokens": _NULL,
         "response_format": _NULL,
         "output_format": _NULL,
@@ -225,6 +299,7 @@ MESSAGES = UnsupportedParameters(
     },
     idle=_WITHOUT_EFFECT
     | {
+        "store": _OFF,
         "context_management": ANY,
         "diagnostics": ANY,
         "inference_geo": ANY,
