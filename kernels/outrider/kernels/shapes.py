@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from outrider.kernels.linear import Quantization
@@ -57,6 +57,11 @@ class ModelShape:
         return (self.heads + 2 * self.kv_heads) * self.head_dim
 
     @property
+    def rounds_rows(self) -> bool:
+        """Whether layers' matmuls round their rows to eight-bit floats."""
+        return self.quantization == "fp8" or (self.quants is not None and self.quants.rounds_rows)
+
+    @property
     def matmuls(self) -> dict[str, tuple[int, int]]:
         """Output and input features of each matmul."""
         return {
@@ -67,6 +72,9 @@ class ModelShape:
             "logits": (self.vocabulary, self.hidden),
         }
 
+
+FLOAT8_BLOCKS = QuantFormat(8, 128, floats=True, rounds_rows=True)
+"""Weights of DeepSeek-V3's and Qwen3's ``fp8``."""
 
 _SHAPES = (
     ModelShape("pocket", 256, 4, 2, 64, 704, 4096, 8),
@@ -102,6 +110,18 @@ _SHAPES = (
         quants=QuantFormat(4, 32, has_minima=True, has_units=True),
     ),
     ModelShape("llama-3.1-8b-q6-k", 4096, 32, 8, 128, 14336, 128256, 32, quants=QuantFormat(6, 16, 32, has_units=True)),
+    ModelShape("llama-3.1-8b-float8", 4096, 32, 8, 128, 14336, 128256, 32, quants=FLOAT8_BLOCKS),
+    ModelShape(
+        "llama-3.1-8b-float8-weights",
+        4096,
+        32,
+        8,
+        128,
+        14336,
+        128256,
+        32,
+        quants=replace(FLOAT8_BLOCKS, rounds_rows=False),
+    ),
     ModelShape("heads-of-256", 3072, 16, 8, 256, 24576, 256000, 28),
     ModelShape("gemma-3-270m", 640, 4, 1, 256, 2048, 262144, 18, head_norm=True, norms_after=True, gelu=True),
 )
