@@ -98,6 +98,7 @@ def full() -> Sizes:
             _EIGHT,
             replace(_EIGHT, name="8b-fp8", kv_dtype=torch.float8_e4m3fn, quantization="fp8"),
             SHAPES["llama-3.1-8b-int4"],
+            replace(SHAPES["llama-3.1-8b-float8"], layers=1),
             ModelShape("70b/8", 8192, 8, 1, 128, 3584, 16032, 80),
             _ODD,
             replace(_ODD, name="odd-fp8", kv_dtype=torch.float8_e4m3fn, quantization="fp8"),
@@ -105,7 +106,7 @@ def full() -> Sizes:
         ),
         steps=(Step("1 row", 1, 1, 300), Step("3 trees of 17", 3, 17, 300), Step("300 of prompt", 1, 300, 64)),
         beside=(2, 64, 300),
-        timed_shapes=(_EIGHT, SHAPES["llama-3.1-8b-int4"], replace(_EIGHT, name="8b-fp8", quantization="fp8")),
+        timed_shapes=(_EIGHT, SHAPES["llama-3.1-8b-int4"], SHAPES["llama-3.1-8b-float8"]),
         timed_steps=(
             Step("decode-8k", 1, 1, 8192),
             Step("verify-64-8k", 1, 64, 8192),

@@ -7,13 +7,12 @@ from dataclasses import replace
 
 import torch
 from outrider.benches.kernels.cases import Case, cases
-from outrider.benches.kernels.pairs import PAIRS
+from outrider.benches.kernels.pairs import PAIRS, random_weight
 from outrider.kernels.batch import RaggedBatch, SequenceRows
 from outrider.kernels.compilation import compile_all, key
 from outrider.kernels.kv_quant import LARGEST_QUANT
 from outrider.kernels.launch import INTERPRETED, record_launches
 from outrider.kernels.linear import triton as linear
-from outrider.kernels.linear.packed_weight import pack_weight
 from outrider.kernels.pool import KvPool
 from outrider.kernels.race_sample import Draws
 from outrider.kernels.race_sample import triton as race_sample
@@ -70,7 +69,7 @@ def _compare(report: Report, case: Case, device: torch.device) -> float:
     ours = pair.ours().clone().double()
     theirs = pair.theirs(*pair.inputs).double()
     error = float((ours - theirs).norm() / theirs.norm().clamp(min=1e-30))
-    rounds_rows = case.op == "linear" and case.shape.quantization == "fp8" and case.part != "logits"
+    rounds_rows = case.op == "linear" and case.shape.rounds_rows and case.part != "logits"
     most = _FP8_ROWS if rounds_rows else _TOLERANCES[case.shape.dtype]
     report.check(_name(case), ours.shape == theirs.shape and error <= most, f"error {error:.3g}, allowed {most:g}")
     return error
@@ -107,10 +106,8 @@ class _Part:
 
 class _Matmul(_Part):
     def __init__(self, shape: ModelShape, name: str, rows: int, device: torch.device) -> None:
-        outputs, inputs = shape.matmuls[name]
-        self._x = torch.randn(rows, inputs, dtype=shape.dtype, device=device)
-        weight = torch.randn(outputs, inputs, dtype=shape.dtype, device=device)
-        self._weight = pack_weight(weight, None if name == "logits" else shape.quantization)
+        self._x = torch.randn(rows, shape.matmuls[name][1], dtype=shape.dtype, device=device)
+        self._weight, _ = random_weight(shape, name, device)
 
     def __call__(self, rows: list[int]) -> Tensor:
         _poison(self._x.device)

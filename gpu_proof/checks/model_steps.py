@@ -1,4 +1,4 @@
-"""Times steps of the model with random weights, with and without graphs, and compares a row's bits among others."""
+"""Times steps of models with random weights, with and without graphs, and compares a row's bits among others."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from gpu_proof.report import Report
 from gpu_proof.sizes import Sizes
 
 _PAGE_SIZE = 16
+_FLOATS = "weights in 8-bit floats"
 _WARM, _TIMED, _PROFILED = 3, 8, 4
 
 
@@ -25,16 +26,17 @@ def run(report: Report, sizes: Sizes) -> None:
     """Adds checks of rows, and a figure for each context and number of rows."""
     bench = _Bench(sizes)
     with torch.inference_mode():
-        for graphs in (True, False):
+        plain = ("graphs", "no graphs") if sizes.device.type == "cuda" else ("graphs",)
+        for name in (*plain, _FLOATS):
             began = time.perf_counter()
-            model = random_model(sizes, graphs=graphs)
+            model = random_model(sizes, graphs=name != "no graphs", floats=name == _FLOATS)
             pool = model.new_pool(bench.pages, _PAGE_SIZE)
             _fill(pool)
-            name = "graphs" if graphs else "no graphs"
             report.check(f"{name}: loaded, and proven invariant to batching", True)
             report.figures("Loading", mode=name, seconds=time.perf_counter() - began)
             _compare_rows(report, bench, model, pool, name)
-            for context, rows in report.in_time([(c, r) for c in sizes.contexts for r in sizes.rows], "steps"):
+            contexts = sizes.contexts[:1] if name == _FLOATS else sizes.contexts
+            for context, rows in report.in_time([(c, r) for c in contexts for r in sizes.rows], "steps"):
                 with report.attempt(f"{name}: {rows} rows behind {context}"):
                     _measure(report, bench, model, pool, context, rows, name)
             del model, pool

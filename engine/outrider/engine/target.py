@@ -27,7 +27,7 @@ from outrider.engine.pages.page_budget import LEAST_ROOM, page_count
 from outrider.engine.pages.page_table import PageTable
 from outrider.engine.requests.model_limits import ModelLimits
 from outrider.engine.requests.parameters import Thought
-from outrider.engine.scheduling.cost_curve import CostCurve
+from outrider.engine.scheduling.cost_curve import CostCurve, most_measured
 from outrider.engine.scheduling.estimate import Estimate
 from outrider.engine.scheduling.plan import Limits
 from outrider.engine.scheduling.scheduler import Scheduler
@@ -179,7 +179,8 @@ class Target:
             room = _room(model, settings, count)
             runner = Runner(model, count, settings.page_size, _rule(settings))
         pages = PageTable(count, _page_cost(config, settings.page_size))
-        cost = runner.measure(min(_MEASURED_CONTEXT, room - 65), settings.max_guesses + 1)
+        most = most_measured(model.device.type, settings.max_guesses, settings.max_rows)
+        cost = runner.measure(min(_MEASURED_CONTEXT, room - 65), most)
         milliseconds = [round(s * 1e3, 2) for s in cost.seconds]
         compiled = model.compiled.library.level if model.compiled else None
         if hint := int8_hint(model):

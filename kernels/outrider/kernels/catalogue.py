@@ -145,7 +145,7 @@ def _linear(shape: ModelShape) -> Variants:
         quantization = None if name == "logits" else shape.quantization
         quants = None if name == "logits" else shape.quants
         weight = _weight(outputs, inputs, shape.dtype, quantization, quants)
-        form = _name(shape.dtype) if quants is None else f"{quants.bits} bits in groups of {quants.group}"
+        form = _name(shape.dtype) if quants is None else _form(quants)
         for rows, strict in ((_ROWS, True), (64, True), (_MANY_ROWS, True), (_ROWS, False)):
             variant = f"{name} {outputs} x {inputs} {quantization or form}, {rows} rows{_STRICT[strict]}"
             x = _empty(rows, inputs, dtype=shape.dtype)
@@ -174,9 +174,15 @@ def _weight(
 ) -> PackedWeight:
     if form is None:
         return pack_weight(_empty(outputs, inputs, dtype=dtype), quantization)
-    groups, units = _empty(outputs, inputs // form.group), _empty(outputs, inputs // UNIT_GROUP)
+    groups, units = _empty(outputs, -(-inputs // form.group)), _empty(outputs, inputs // UNIT_GROUP)
     quants = Quants(_empty(outputs, inputs, dtype=torch.uint8), groups, groups, units, units)
     return pack_quantized(QuantsInMemory(form, quants), dtype, torch.device("meta"))
+
+
+def _form(form: QuantFormat) -> str:
+    if form.floats:
+        return f"e4m3 in groups of {form.group}{', rows too' if form.rounds_rows else ''}"
+    return f"{form.bits} bits in groups of {form.group}"
 
 
 @_op

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from outrider.kernels.linear import Quantization
@@ -66,6 +66,11 @@ class ModelShape:
         return self.experts > 0 and self.quantization is None and self.quants is None
 
     @property
+    def rounds_rows(self) -> bool:
+        """Whether layers' matmuls round their rows to eight-bit floats."""
+        return self.quantization == "fp8" or (self.quants is not None and self.quants.rounds_rows)
+
+    @property
     def matmuls(self) -> dict[str, tuple[int, int]]:
         """Output and input features of each matmul of `linear` in ``dtype``."""
         block = {"gate_up": (2 * self.intermediate, self.hidden), "down": (self.hidden, self.intermediate)}
@@ -76,6 +81,9 @@ class ModelShape:
             "logits": (self.vocabulary, self.hidden),
         }
 
+
+FLOAT8_BLOCKS = QuantFormat(8, 128, floats=True, rounds_rows=True)
+"""Weights of DeepSeek-V3's and Qwen3's ``fp8``."""
 
 _SHAPES = (
     ModelShape("pocket", 256, 4, 2, 64, 704, 4096, 8),
@@ -111,6 +119,18 @@ _SHAPES = (
         quants=QuantFormat(4, 32, has_minima=True, has_units=True),
     ),
     ModelShape("llama-3.1-8b-q6-k", 4096, 32, 8, 128, 14336, 128256, 32, quants=QuantFormat(6, 16, 32, has_units=True)),
+    ModelShape("llama-3.1-8b-float8", 4096, 32, 8, 128, 14336, 128256, 32, quants=FLOAT8_BLOCKS),
+    ModelShape(
+        "llama-3.1-8b-float8-weights",
+        4096,
+        32,
+        8,
+        128,
+        14336,
+        128256,
+        32,
+        quants=replace(FLOAT8_BLOCKS, rounds_rows=False),
+    ),
     ModelShape("qwen3-30b-a3b", 2048, 32, 4, 128, 768, 151936, 48, head_norm=True, experts=128, active=8),
     ModelShape("mixtral-8x7b", 4096, 32, 8, 128, 14336, 32000, 32, experts=8, active=2),
     ModelShape("heads-of-256", 3072, 16, 8, 256, 24576, 256000, 28),

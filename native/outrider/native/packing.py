@@ -18,6 +18,8 @@ _KINDS = {
     torch.bfloat16: "BFLOAT16",
     torch.float16: "FLOAT16",
 }
+_FIELDS = 5
+"""Of a format that compiled code knows: it has no eight-bit floats."""
 _QUANTS_AT_ONCE = 1 << 20
 """Quants that a thread unpacks and packs at once, so that they stay in its cache."""
 
@@ -28,13 +30,15 @@ def has_matmul(library: Library, weight: QuantizedWeight) -> bool:
 
 
 def _strip_size(library: Library, weight: QuantizedWeight) -> int:
+    if weight.format.floats:
+        return 0
     form = ffi.new("outrider_quant_format *", _fields(weight.format))
     size: int = library.functions.outrider_strip_size(weight.shape[1], form)
     return size
 
 
 def _fields(form: QuantFormat) -> tuple[int, ...]:
-    return tuple(map(int, astuple(form)))
+    return tuple(map(int, astuple(form)[:_FIELDS]))
 
 
 class Packing:

@@ -21,10 +21,13 @@ class QuantFormat:
 
     Attributes:
         bits: of a quant: 4, 5, 6 or 8.
-        group: consecutive input features that share a scale: 16, or a multiple of 32.
+        group: consecutive input features that share a scale: 16, or a multiple of 32. Of floats the last group may be
+            smaller, and the only one be larger than the weight.
         zero: the quant of zero where there are no minima.
         has_minima: whether groups have a minimum; ``zero`` is 0 then.
         has_units: whether scales and minima are whole multiples of units (see `Quants`).
+        floats: whether quants are eight-bit floats (e4m3), without zero or minima.
+        rounds_rows: whether rows are meant to be multiplied in eight-bit floats, too.
     """
 
     bits: int
@@ -32,6 +35,8 @@ class QuantFormat:
     zero: int = 0
     has_minima: bool = False
     has_units: bool = False
+    floats: bool = False
+    rounds_rows: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +44,7 @@ class Quants:
     """Quants of some output features.
 
     Attributes:
-        quants: uint8 [rows, in_features], a quant a byte.
+        quants: uint8 [rows, in_features], a quant a byte; floats are their bits.
         scales: float32 [rows, in_features / group].
         minima: float32 like ``scales``, or None.
         scale_units: float32 [rows, in_features / UNIT_GROUP], or None. Each scale is its unit times a whole number from
@@ -166,6 +171,10 @@ def dequantized(weight: QuantizedWeight, dtype: torch.dtype) -> Tensor:
 
 
 def _numbers(form: QuantFormat, quants: Quants) -> Tensor:
+    if form.floats:
+        columns = quants.quants.shape[1]
+        scales = quants.scales.repeat_interleave(min(form.group, columns), 1)[:, :columns]
+        return quants.quants.view(torch.float8_e4m3fn).float() * scales
     groups = quants.quants.view(len(quants.quants), -1, form.group).float() - form.zero
     groups *= quants.scales.unsqueeze(2)
     if quants.minima is not None:

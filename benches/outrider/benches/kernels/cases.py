@@ -114,6 +114,8 @@ def cases(shapes: Iterable[ModelShape], steps: Iterable[Step]) -> Iterator[Case]
 
 def weight_bytes(shape: ModelShape, name: str) -> float:
     """Bytes of one element of a matmul's weight; four bits have a scale and a zero point for each 128."""
+    if name != "logits" and shape.quants is not None and shape.quants.floats:
+        return 1.0 + torch.float32.itemsize / shape.quants.group
     sizes = {None: float(shape.dtype.itemsize), "int8": 1.0, "fp8": 1.0, "int4": 0.5 + 2 * shape.dtype.itemsize / 128}
     return sizes[None if name == "logits" else shape.quantization]
 
@@ -160,8 +162,7 @@ def _linear(shape: ModelShape, step: Step) -> Parts:
     for name, (outputs, inputs) in shape.matmuls.items():
         rows = step.rows * (outputs + inputs) * shape.dtype.itemsize
         moved = int(outputs * inputs * weight_bytes(shape, name)) + rows
-        eight = shape.quantization == "fp8" and name != "logits"
-        factors = torch.float8_e4m3fn if eight else shape.dtype
+        factors = torch.float8_e4m3fn if shape.rounds_rows and name != "logits" else shape.dtype
         yield name, Work(moved, 2 * step.rows * outputs * inputs, factors)
 
 

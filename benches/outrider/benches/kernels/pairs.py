@@ -18,14 +18,17 @@ from outrider.kernels.linear import (
     quantize_int8,
 )
 from outrider.kernels.linear import triton as linear
-from outrider.kernels.linear.packed_weight import pack_weight
+from outrider.kernels.linear.packed_weight import PackedWeight, pack_weight
+from outrider.kernels.linear.quantized_packing import pack_quantized
 from outrider.kernels.philox import triton as philox
 from outrider.kernels.pool import KvPool
 from outrider.kernels.race_sample import Draws
 from outrider.kernels.race_sample import triton as race_sample
 from outrider.kernels.rms_norm import triton as rms_norm
 from outrider.kernels.rope_kv_write import triton as rope_kv_write
+from outrider.kernels.shapes import ModelShape
 from outrider.kernels.swiglu import triton as swiglu
+from outrider.native.quantized import Quants, QuantsInMemory, dequantized
 from torch import Tensor
 from torch.nn import functional
 
@@ -153,14 +156,25 @@ def _torch_swiglu(gate_up: Tensor) -> Tensor:
     return functional.silu(gate) * up
 
 
-@_pair
-def _linear(case: Case, device: torch.device) -> Pair:
-    outputs, inputs = case.shape.matmuls[case.part]
-    x, weight = _noise(case, device, case.step.rows, inputs), _noise(case, device, outputs, inputs)
-    quantization = None if case.part == "logits" else case.shape.quantization
+def random_weight(shape: ModelShape, part: str, device: torch.device) -> tuple[PackedWeight, Tensor]:
+    """A weight of noise as a model of ``shape`` keeps it for a matmul, and the numbers that it stands for."""
+    outputs, inputs = shape.matmuls[part]
+    weight = torch.randn(outputs, inputs, dtype=shape.dtype, device=device)
+    form, quantization = (None, None) if part == "logits" else (shape.quants, shape.quantization)
+    if form is not None and form.floats:
+        bits = weight.to(torch.float8_e4m3fn).view(torch.uint8)
+        floats = QuantsInMemory(form, Quants(bits, torch.rand(outputs, -(-inputs // form.group), device=device) + 0.5))
+        return pack_quantized(floats, shape.dtype, device), dequantized(floats, shape.dtype).to(device)
     ours = pack_weight(weight, quantization)
     if quantization is not None:
         weight = _QUANTIZE[quantization](weight).dequantized().to(weight.dtype)
+    return ours, weight
+
+
+@_pair
+def _linear(case: Case, device: torch.device) -> Pair:
+    x = _noise(case, device, case.step.rows, case.shape.matmuls[case.part][1])
+    ours, weight = random_weight(case.shape, case.part, device)
     return Pair(lambda: linear.linear(x, ours, strict=case.strict), functional.linear, (x, weight), fuses=False)
 
 

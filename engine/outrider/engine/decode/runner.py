@@ -28,7 +28,8 @@ from torch import Tensor
 
 NOTHING = -1
 """Drawn at a row where the request's own rules allow no token."""
-_MEASURED_ROWS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+_MEASURED_ROWS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
+_TREE = 64
 _BETWEEN = {24: 16, 48: 32}
 """Numbers of rows that are measured only where the number before is quick: slow steps are limited by their products,
 and their time grows evenly with rows."""
@@ -209,7 +210,7 @@ class Runner:
 
     @torch.inference_mode()
     def measure(self, context: int, limit: int, rounds: int = 7, each_s: float = 0.1) -> CostCurve:
-        """Measures seconds of a step by rows, over one sequence's tree behind ``context`` tokens; also warms up.
+        """Measures seconds of a step by rows, over trees of up to 64 behind ``context`` tokens; also warms up.
 
         Takes the least of several rounds, to leave out other work on the machine. A number of rows up to ``limit`` is
         in every one of the ``rounds`` until its steps have taken ``each_s`` seconds, so that long steps, which other
@@ -226,9 +227,11 @@ class Runner:
 
     def _time(self, rows: int, context: int) -> float:
         start = time.perf_counter()
-        work = SequenceRows(rows, context, range(-(-(context + rows) // self._page_size)), range(-1, rows - 1))
+        trees = [min(_TREE, rows - first) for first in range(0, rows, _TREE)]
+        pages = range(-(-(context + trees[0]) // self._page_size))
+        works = [SequenceRows(nodes, context, pages, range(-1, nodes - 1)) for nodes in trees]
         ids = torch.zeros(rows, dtype=torch.int64, device=self.model.device)
-        hidden = self.model.forward(ids, self._batch([work]), self.pool)
+        hidden = self.model.forward(ids, self._batch(works), self.pool)
         self.model.logits(hidden).argmax(-1).tolist()
         return time.perf_counter() - start
 

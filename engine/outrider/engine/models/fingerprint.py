@@ -12,7 +12,7 @@ from outrider.engine.models.llama import LlamaModel
 from outrider.kernels.backend import choice
 from outrider.kernels.pool import KvPool
 
-_VERSION = 2
+_VERSION = 3
 
 
 def page_fingerprint(directory: Path, model: LlamaModel, pool: KvPool, *, quantization: str, determinism: str) -> bytes:

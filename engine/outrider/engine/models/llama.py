@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Literal, Protocol
@@ -17,7 +18,7 @@ from outrider.engine.models.native import native_forward, native_projection, nat
 from outrider.engine.models.operators.eager import EagerForward
 from outrider.engine.models.proof import prove_invariance
 from outrider.engine.models.quantization import AT_LOAD, codes_at_load
-from outrider.engine.models.quantized import open_checkpoint
+from outrider.engine.models.quantized import QuantizedCheckpoint, open_checkpoint
 from outrider.engine.models.sharding.forward import LeadingForward, Say, load_share
 from outrider.engine.models.sharding.group import Group
 from outrider.engine.models.sharding.shard import Shard, shard_config
@@ -28,12 +29,14 @@ from outrider.kernels.batch import RaggedBatch
 from outrider.kernels.invariance import NotInvariant
 from outrider.kernels.kv_compact import Kept, kv_compact
 from outrider.kernels.linear import Linear, Quantization, pack
+from outrider.kernels.linear.gpu import multiplies_fp8
 from outrider.kernels.pool import KvPool
 from outrider.kernels.shapes import ModelShape
 from outrider.kernels.tree_attention import check_attention
 from outrider.kernels.warm_up import warm_up
 from outrider.native.decoder import NativeDecoder
 from outrider.native.levels import LevelError, supported_levels
+from outrider.native.quantized import QuantFormat
 from torch import Tensor
 
 __all__ = ["LlamaModel", "ModelConfig", "ModelError"]
@@ -97,6 +100,7 @@ class LlamaModel:
         self.config, self.dtype, self.device = config, dtype, device
         self.group, self.shard = group, config if group is None else shard_config(config, group.size)
         self._source, self._quantization = source, quantization
+        self._quants: QuantFormat | None = None
         self._forward: Forward
 
     @property
@@ -143,7 +147,8 @@ class LlamaModel:
             device: ``cpu``, ``cuda`` for the Triton kernels, or another device of torch, with the CPU's operators.
             determinism: ``strict`` makes a row's bits depend only on the tokens before it; ``fast`` does not.
             quantization: quantization of the layers' weights at load (see `outrider.kernels.linear.pack`), without the
-                embedding and the output layer; for checkpoints that are not quantized.
+                embedding and the output layer; for checkpoints that are not quantized. ``fp8`` is also taken for a
+                checkpoint in such floats, which stays as it is.
             kv_dtype: of keys and values in pages: ``auto`` or one of `outrider.engine.pages.kv_dtype.KV_DTYPES`.
             graphs: whether steps of few rows on a GPU run as CUDA graphs, for a model in one process.
             group: the ranks among which the model is shared out; see `outrider.engine.models.sharding`.
@@ -195,6 +200,7 @@ class LlamaModel:
             ModelError: as for `load`.
         """
         torch_device = _device(device)
+        quantization = None if source.quantized else quantization  # `open_weights` has found them to be one
         try:
             weight_dtype = _dtype(dtype, config, torch_device, quantization, compiled=group is None)
             strict = _is_strict(determinism, torch_device)
@@ -272,6 +278,7 @@ class LlamaModel:
             quantization=self._quantization,
             experts=0 if config.experts is None else config.experts.count,
             active=0 if config.experts is None else config.experts.active,
+            quants=self._quants,
         )
 
     def forward(
@@ -341,11 +348,15 @@ class LlamaModel:
 
 
 def open_weights(path: Path, quantization: Quantization | None = None) -> WeightSource:
-    """The weights in a directory or a GGUF file; `ModelError` if they are quantized and are to be once more."""
+    """The weights in a directory or a GGUF file; `ModelError` if they are quantized and are to be in another way."""
     checkpoint = GgufCheckpoint(GgufFile.open(path)) if is_gguf(path) else open_checkpoint(path)
-    if quantization is not None and checkpoint.quantized:
-        raise ModelError(f"{path} is quantized already; quantization is {quantization!r}, which must be none here")
-    return checkpoint
+    if quantization is None or not checkpoint.quantized:
+        return checkpoint
+    floats = isinstance(checkpoint, QuantizedCheckpoint) and checkpoint.floats
+    if floats and quantization == "fp8":
+        return checkpoint
+    allowed = "none or fp8" if floats else "none"
+    raise ModelError(f"{path} is quantized already; quantization is {quantization!r}, which must be {allowed} here")
 
 
 def _forward(
@@ -370,6 +381,9 @@ def _forward(
     packer = Packer(model.dtype, model.device, strict, quantization)
     loader = WeightLoader(*parts, packer, quantized=checkpoint.quantized, balances=balances, guesses=guesses)
     eager = EagerForward(loader, strict)
+    if len(packer.formats) == 1:
+        (quants,) = packer.formats
+        model._quants = replace(quants, rounds_rows=quants.rounds_rows and multiplies_fp8(model.device))
     if not (graphs and eager.on_device) or model.device.type != "cuda" or not takes_triton(model.device):
         return eager
     from outrider.engine.models.operators.graphs import CudaCapture, GraphForward

@@ -18,7 +18,7 @@ from outrider.engine.pages.key_balance import key_balance, key_sizes
 from outrider.kernels.backend import takes_triton
 from outrider.kernels.invariance import InvariantLinear, RowRange, row_range
 from outrider.kernels.linear import Linear, Quantization, pack
-from outrider.native.quantized import QuantizedWeight, Reordered, dequantized
+from outrider.native.quantized import QuantFormat, QuantizedWeight, Reordered, dequantized
 from outrider.native.weights import Part
 from torch import Tensor
 
@@ -222,6 +222,8 @@ class WeightLoader(Generic[P]):
 
     def _placed(self, part: Part) -> Part:
         weight = part.weight
+        if not isinstance(weight, Tensor) and weight.format.floats and not takes_triton(self.device):
+            weight = dequantized(weight, self.dtype)
         if isinstance(weight, Tensor):
             weight = weight.to(self.device, self.dtype).contiguous()
         return Part(weight, None if part.bias is None else part.bias.to(self.device, self.dtype))
@@ -267,6 +269,7 @@ class Packer:
         dtype: dtype of the projections, except quantized ones.
         device: device of the projections.
         quantization: quantization of the layers' projections.
+        formats: those of the quantized weights that stay so.
     """
 
     def __init__(
@@ -274,11 +277,13 @@ class Packer:
     ) -> None:
         self.quantization = quantization
         self.dtype, self.device, self._strict = dtype, device, strict
+        self.formats: set[QuantFormat] = set()
         self._row_ranges: dict[tuple[int, int, torch.dtype, Quantization | None], RowRange] = {}
 
     def __call__(self, parts: Sequence[Part], inner: bool) -> Linear:
         """The fastest form of a projection; in strict mode, among forms whose rows do not depend on each other."""
         if takes_triton(self.device) and not all(isinstance(part.weight, Tensor) for part in parts):
+            self.formats |= {part.weight.format for part in parts if not isinstance(part.weight, Tensor)}
             return quantized_linear(parts, self.dtype, self.device, few_rows=not self._strict)
         dense = [Part(_dense(part.weight, self.dtype).to(self.device), part.bias) for part in parts]
         (part,) = _joined(dense)

@@ -101,5 +101,14 @@ class CostCurve:
         return cls([rows for rows, _ in hull], [seconds for _, seconds in hull])
 
 
+def most_measured(device: str, guesses: int, rows: int) -> int:
+    """Most rows at which a step is measured on a kind of device; a step has up to ``guesses``, and ``rows`` in all.
+
+    A GPU takes about as long for hundreds of rows as for one, so all that a step may have are measured. On a CPU time
+    grows with rows, and more of them would only lengthen the start.
+    """
+    return rows if device == "cuda" else guesses + 1
+
+
 def _slope(left: tuple[int, float], right: tuple[int, float]) -> float:
     return (right[1] - left[1]) / (right[0] - left[0])

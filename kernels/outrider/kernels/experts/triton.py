@@ -81,8 +81,8 @@ def _sums(
     total = tl.zeros([COLUMNS, ROWS], tl.float32)
     for split in range(SPLITS):
         total += share_of_sums(
-            x, words, words, words, words, words, words, rows, LINES, row, column, split,
-            K, 1, 0, None, False, 0, ROWS, COLUMNS, 1, WORDS, SPLITS, None, 0.0, KIND, None,
+            x, words, words, words, words, words, words, words, rows, LINES, row, column, split,
+            K, 1, 0, None, False, 0, ROWS, COLUMNS, 1, WORDS, SPLITS, None, 0.0, False, KIND, None,
         )  # fmt: skip
     return total
 

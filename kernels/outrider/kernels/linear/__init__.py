@@ -73,8 +73,9 @@ def pack_quantized(
 ) -> Linear:
     """The quickest form of a weight whose quants are given, on ``device``.
 
-    With Triton, quants stay as they are, in words of four or eight bits each. Elsewhere the weight is what the quants
-    stand for, rounded to ``dtype``.
+    With Triton, quants stay as they are, in four or eight bits each. Elsewhere the weight is what the quants stand for,
+    rounded to ``dtype``. Rows are rounded to eight-bit floats where the weight's format says so and the GPU multiplies
+    these: a scale for each row, or for each 128 of its features where the weight has such groups.
 
     Args:
         weight: quants of [out_features, in_features].

@@ -37,6 +37,7 @@ class PackedWeight:
     Attributes:
         words: [out_features, in_features] in ``dtype``, or float8_e4m3fn filled to a multiple of `FP8_COLUMNS`, or
             int16 [out_features, blocks * span]. Eight bits have a sign, four bits have none.
+            Eight-bit floats in int16 are widened to ``dtype``, and rows are not rounded.
         parts: quants a word.
         in_features: of the weight.
         dtype: of the rows that it multiplies and of the result.
@@ -47,6 +48,7 @@ class PackedWeight:
         minima: what is subtracted from each element of a group, like ``scales``.
         scale_units: float32 [units, out_features], what 8-bit scales count; None for other scales.
         minimum_units: the same for minima.
+        floats: whether words hold eight-bit floats (e4m3).
     """
 
     words: Tensor
@@ -60,6 +62,7 @@ class PackedWeight:
     minima: Tensor | None = None
     scale_units: Tensor | None = None
     minimum_units: Tensor | None = None
+    floats: bool = False
 
     @property
     def out_features(self) -> int:

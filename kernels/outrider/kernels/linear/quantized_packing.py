@@ -2,15 +2,17 @@
 
 Four bits have no sign; a zero point is subtracted where quants are unpacked. Five bits and more are packed as eight
 bits with a sign, less their zero point. Other minima are subtracted from sums:
-``scale * sum(quant * x) - minimum * sum(x)``.
+``scale * sum(quant * x) - minimum * sum(x)``. Eight-bit floats stand one after the other where the rows that they
+multiply are rounded to eight bits, too, and in words where they are widened.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
-from outrider.kernels.linear.packed_weight import MAGIC, PackedWeight, words_of
+from outrider.kernels.linear.packed_weight import FP8_COLUMNS, MAGIC, PackedWeight, words_of
+from outrider.kernels.linear.quantize import GROUP
 from outrider.native.quantized import UNIT_GROUP, QuantFormat, QuantizedWeight, Quants
 from torch import Tensor
 
@@ -32,9 +34,12 @@ class _Layout:
     group: int
 
     @classmethod
-    def of(cls, form: QuantFormat, in_features: int) -> _Layout:
+    def of(cls, form: QuantFormat, in_features: int, rounds_rows: bool) -> _Layout:
         parts = 4 if form.bits == 4 else 2
         whole = form.group >= in_features
+        if rounds_rows and form.rounds_rows and (whole or form.group == GROUP):
+            columns = in_features + -in_features % FP8_COLUMNS
+            return cls(form, columns, 1, 0, columns if whole else GROUP)
         span = next(span for span in _SPANS[parts] if whole or form.group % span == 0)
         columns = in_features + -in_features % (parts * span)
         return cls(form, columns, parts, span, columns if whole else form.group)
@@ -42,7 +47,7 @@ class _Layout:
     @property
     def less(self) -> int:
         """What is subtracted from quants before they are packed."""
-        return 0 if self.form.bits == 4 else 128 if self.form.bits == 8 else self.form.zero
+        return 0 if self.form.bits == 4 or self.form.floats else 128 if self.form.bits == 8 else self.form.zero
 
     @property
     def counts(self) -> bool:
@@ -52,7 +57,7 @@ class _Layout:
     def packed(self, quants: Tensor) -> Tensor:
         """Words of quants uint8 [rows, in_features]."""
         filled = torch.nn.functional.pad(quants - self.less, (0, self.columns - quants.shape[1]))
-        return words_of(filled, self.parts, self.span)
+        return words_of(filled, self.parts, self.span) if self.parts > 1 else filled.view(torch.float8_e4m3fn)
 
     def by_group(self, numbers: Tensor, group: int) -> Tensor:
         """[rows, groups] as [groups, rows], filled up to the groups of all columns."""
@@ -60,20 +65,24 @@ class _Layout:
         return torch.nn.functional.pad(numbers, (0, missing)).T.contiguous()
 
 
-def pack_quantized(weight: QuantizedWeight, dtype: torch.dtype, device: torch.device) -> PackedWeight:
+def pack_quantized(
+    weight: QuantizedWeight, dtype: torch.dtype, device: torch.device, *, rounds_rows: bool = True
+) -> PackedWeight:
     """Packs a weight [out_features, in_features]; results have ``dtype``.
 
     Quants of the ``meta`` device are taken to have whole zero points, and scales that ``dtype`` holds.
+    Without ``rounds_rows``, rows keep their bits though the format means them to be rounded.
     """
     (outer, inner), form = weight.shape, weight.format
-    layout = _Layout.of(form, inner)
-    words = torch.empty(outer, layout.columns // layout.parts, dtype=torch.int16, device=device)
+    layout = _Layout.of(form, inner, rounds_rows)
+    kind = torch.int16 if layout.parts > 1 else torch.float8_e4m3fn
+    words = torch.empty(outer, layout.columns // layout.parts, dtype=kind, device=device)
     parts = []
     for first in range(0, outer, _ROWS_AT_ONCE):
         quants = weight.quants(torch.arange(first, min(first + _ROWS_AT_ONCE, outer)))
         words[first : first + len(quants.quants)] = layout.packed(quants.quants.to(device))
         parts.append(quants)
-    return _with_scales(layout, words, inner, dtype, parts)
+    return replace(_with_scales(layout, words, inner, dtype, parts), floats=form.floats)
 
 
 def _with_scales(layout: _Layout, words: Tensor, inner: int, dtype: torch.dtype, parts: list[Quants]) -> PackedWeight:
@@ -86,10 +95,11 @@ def _with_scales(layout: _Layout, words: Tensor, inner: int, dtype: torch.dtype,
     elif layout.less != layout.form.zero:
         shift = scales * (layout.form.zero - layout.less)
         minima = shift if minima is None else minima + shift
-    if layout.parts == 2 and minima is None and layout.group == layout.columns:
-        return PackedWeight(words, 2, inner, dtype, scales.flatten().to(words.device), span=layout.span)
+    if layout.parts < 4 and minima is None and layout.group == layout.columns:
+        return PackedWeight(words, layout.parts, inner, dtype, scales.flatten().to(words.device), span=layout.span)
+    kind = torch.float32 if layout.form.floats else dtype
     of_groups = [
-        None if each is None else _exact(layout.by_group(each, layout.group), dtype).to(words.device)
+        None if each is None else _exact(layout.by_group(each, layout.group), kind).to(words.device)
         for each in (scales, minima)
     ]
     zeros = zeros.to(words.device) if isinstance(zeros, Tensor) else zeros

@@ -61,7 +61,8 @@ def tile_of(weight: PackedWeight, rows: int, *, strict: bool) -> Tile:
         return replace(tile, rows=FEW_ROWS, config=Config(warps=4, stages=4))
     if rows <= 64 or weight.parts > 1:
         return tile
-    if weight.fp8 or tile.splits == 1:
+    # Sums of groups take as many registers as the total: 128 rows would spill.
+    if not weight.group and (weight.fp8 or tile.splits == 1):
         return replace(tile, rows=128, joined=True, config=Config(warps=8, stages=3))
     return replace(tile, joined=True)
 

@@ -15,10 +15,18 @@ import torch
 import triton
 import triton.language as tl
 from outrider.kernels.launch import INTERPRETED, Config, dot_dtype, launch
-from outrider.kernels.linear.packed_weight import FP8_COLUMNS, MAGIC, PackedWeight
-from outrider.kernels.linear.quantize import FP8_LARGEST
+from outrider.kernels.linear.eight_bit_rows.triton import rows_to_fp8
+from outrider.kernels.linear.packed_weight import MAGIC, PackedWeight
 from outrider.kernels.linear.tiling import Tile, tile_of
-from outrider.kernels.linear.unpacking.triton import UNPACK, group_index, numbers_at, of_group, offsets_of, per_line
+from outrider.kernels.linear.unpacking.triton import (
+    UNPACK,
+    UNPACK_FLOATS,
+    group_index,
+    numbers_at,
+    of_group,
+    offsets_of,
+    per_line,
+)
 from outrider.native.quantized import UNIT_GROUP
 from torch import Tensor
 
@@ -52,10 +60,11 @@ def _scaled_and_biased(
 
 @triton.jit
 def share_of_sums(
-    x, words, scales, zeros, minima, scale_units, minimum_units, rows, outer, row, column, split,
+    x, words, scales, zeros, minima, scale_units, minimum_units, row_scales, rows, outer, row, column, split,
     K: tl.constexpr, PARTS: tl.constexpr, GROUP: tl.constexpr, ZERO: tl.constexpr, MINIMA: tl.constexpr,
     UNIT: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, SLICES: tl.constexpr, WORDS: tl.constexpr,
-    SPLITS: tl.constexpr, ASM: tl.constexpr, MAGIC: tl.constexpr, KIND: tl.constexpr, EXACT: tl.constexpr,
+    SPLITS: tl.constexpr, ASM: tl.constexpr, MAGIC: tl.constexpr, FLOATS: tl.constexpr, KIND: tl.constexpr,
+    EXACT: tl.constexpr,
 ):  # fmt: skip
     """The sums of a tile over one split's share of the input features, [COLUMNS, ROWS]."""
     # STEP: input features that one block of words holds. BLOCKS: blocks of an output feature. LINE: words between two
@@ -97,7 +106,7 @@ def share_of_sums(
             elif i % TOGETHER == 0:
                 part = tl.zeros_like(total)
                 sums = tl.zeros([1, ROWS] if SLICES == 1 else [SLICES, 1, ROWS], tl.float32)
-                if PARTS == 2:
+                if PARTS <= 2:
                     zero = word
                 elif ZERO is None:
                     zero = per_line(zeros, group_index(step, i, WORDS, PARTS, GROUP) * outer, line, used, SLICES)
@@ -109,7 +118,7 @@ def share_of_sums(
             at = offsets_of(step * STEP + i * WORDS, row * K, place, SLICES)
             inputs = tl.load(x + at, inside, other=0.0).to(KIND)
             inputs = inputs.T if SLICES == 1 else tl.permute(inputs, (0, 2, 1))
-            quant = numbers_at(word, zero, inputs, i, PARTS, ASM, MAGIC)
+            quant = numbers_at(word, zero, inputs, i, PARTS, ASM, MAGIC, FLOATS)
             part = tl.dot(quant, inputs, part, input_precision="ieee", max_num_imprecise_acc=EXACT)
             if MINIMA:
                 # scale * sum(quant * x) - minimum * sum(x): the minimum needs the sum of the inputs alone, in the same
@@ -121,6 +130,10 @@ def share_of_sums(
                 scale = of_group(
                     scales, scale_units, step, outer, line, used, i, WORDS, PARTS, GROUP, UNIT, SLICES
                 )  # fmt: skip
+                # Rows in eight bits have a scale a group, too.
+                if PARTS == 1:
+                    group = group_index(step, i, WORDS, PARTS, GROUP)
+                    scale = scale * tl.load(row_scales + group * rows + row, row < rows, other=0.0)[None, :]
                 total = total + part * scale
                 if MINIMA:
                     minimum = of_group(
@@ -138,7 +151,8 @@ def _matmul(
     K: tl.constexpr, PARTS: tl.constexpr, GROUP: tl.constexpr, ZERO: tl.constexpr, MINIMA: tl.constexpr,
     UNIT: tl.constexpr, SCALED: tl.constexpr, BIASED: tl.constexpr, ROWS: tl.constexpr,
     COLUMNS: tl.constexpr, SLICES: tl.constexpr, WORDS: tl.constexpr, SPLITS: tl.constexpr, JOINED: tl.constexpr,
-    ASM: tl.constexpr, MAGIC: tl.constexpr, KIND: tl.constexpr, EXACT: tl.constexpr, ALIGNED: tl.constexpr,
+    ASM: tl.constexpr, MAGIC: tl.constexpr, FLOATS: tl.constexpr, KIND: tl.constexpr, EXACT: tl.constexpr,
+    ALIGNED: tl.constexpr,
 ):  # fmt: skip
     """A tile of ``weight @ x.T``; one split's share of its sums where other programs have the other splits."""
     # Tells the compiler that 16 divides the width, which it may not assume of an argument that it does not specialize
@@ -147,16 +161,18 @@ def _matmul(
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     column = tl.program_id(1).to(tl.int64) * COLUMNS + tl.arange(0, COLUMNS)
     total = share_of_sums(
-        x, words, scales, zeros, minima, scale_units, minimum_units, rows, outer, row, column, tl.program_id(2),
-        K, PARTS, GROUP, ZERO, MINIMA, UNIT, ROWS, COLUMNS, SLICES, WORDS, SPLITS, ASM, MAGIC, KIND, EXACT,
+        x, words, scales, zeros, minima, scale_units, minimum_units, row_scales, rows, outer, row, column,
+        tl.program_id(2), K, PARTS, GROUP, ZERO, MINIMA, UNIT, ROWS, COLUMNS, SLICES, WORDS, SPLITS, ASM, MAGIC, FLOATS,
+        KIND, EXACT,
     )  # fmt: skip
     # Many rows make enough programs: one computes all splits of its tile, one after the other, and adds them in the
     # order in which `_add_shares` would. So a row has the same bits with a second launch and without one.
     if JOINED:
         for split in range(1, SPLITS):
             total += share_of_sums(
-                x, words, scales, zeros, minima, scale_units, minimum_units, rows, outer, row, column, split,
-                K, PARTS, GROUP, ZERO, MINIMA, UNIT, ROWS, COLUMNS, SLICES, WORDS, SPLITS, ASM, MAGIC, KIND, EXACT,
+                x, words, scales, zeros, minima, scale_units, minimum_units, row_scales, rows, outer, row, column,
+                split, K, PARTS, GROUP, ZERO, MINIMA, UNIT, ROWS, COLUMNS, SLICES, WORDS, SPLITS, ASM, MAGIC, FLOATS,
+                KIND, EXACT,
             )  # fmt: skip
     inside = (row < rows)[None, :] & (column < outer)[:, None]
     if SPLITS == 1 or JOINED:
@@ -183,30 +199,6 @@ def _add_shares(
         total += tl.load(shares + (split * rows.to(tl.int64) + row) * outer + column, inside, other=0.0)
     total = _scaled_and_biased(total, scales, row_scales, bias, row, column, inside, SCALED, BIASED)
     tl.store(out + row * outer + column, total.to(out.dtype.element_ty), inside)
-
-
-@triton.jit
-def _to_fp8(x, quants, scales, LARGEST: tl.constexpr, K: tl.constexpr, LINE: tl.constexpr, BLOCK: tl.constexpr):
-    """A row divided by its largest magnitude, times e4m3's largest number, with zeros beyond its end.
-
-    Each value is rounded to e4m3's four bits, or to its smallest step, by adding and subtracting a large number.
-    """
-    row = tl.program_id(0).to(tl.int64)
-    # One program a row, in two passes over it: the first finds the largest magnitude, which the second divides by. The
-    # row is read from the cache the second time; it may be too wide for registers.
-    most = tl.zeros([BLOCK], tl.float32)
-    for start in range(0, K, BLOCK):
-        k = start + tl.arange(0, BLOCK)
-        most = tl.maximum(most, tl.abs(tl.load(x + row * K + k, k < K, other=0.0).to(tl.float32)))
-    scale = tl.maximum(tl.max(most, 0), 1e-30) / LARGEST
-    tl.store(scales + row, scale)
-    for start in range(0, LINE, BLOCK):
-        k = start + tl.arange(0, BLOCK)
-        value = tl.load(x + row * K + k, k < K, other=0.0).to(tl.float32) / scale
-        exponent = (value.to(tl.int32, bitcast=True) >> 23) & 255
-        tail = ((tl.maximum(exponent, 121) + 20) << 23 | 1 << 22).to(tl.float32, bitcast=True)
-        value = (value + tail) - tail
-        tl.store(quants + row * LINE + k, value.to(quants.dtype.element_ty), k < LINE)
 
 
 def linear(x: Tensor, weight: PackedWeight, bias: Tensor | None = None, *, strict: bool = True) -> Tensor:
@@ -237,7 +229,7 @@ def linear(x: Tensor, weight: PackedWeight, bias: Tensor | None = None, *, stric
 
 def _tiles(x: Tensor, weight: PackedWeight, bias: Tensor | None, out: Tensor, tile: Tile) -> None:
     rows, outer = out.shape
-    inputs, row_scales = rows_to_fp8(x) if weight.fp8 else (x, x)
+    inputs, row_scales = rows_to_fp8(x, weight.group) if weight.fp8 else (x, x)
     joined = tile.splits == 1 or tile.joined
     shares = out if joined else torch.empty(tile.splits, rows, outer, dtype=torch.float32, device=x.device)
     finish: dict[str, Tensor | int] = {
@@ -272,25 +264,19 @@ def _layout(weight: PackedWeight, tile: Tile) -> dict[str, Any]:
         "SLICES": tile.slices,
         "WORDS": tile.words,
         "JOINED": tile.joined,
-        "ASM": None if INTERPRETED else UNPACK.get((weight.parts, weight.dtype)),
+        "ASM": None if INTERPRETED else _unpack(weight),
         "MAGIC": MAGIC[weight.dtype],
+        "FLOATS": weight.floats,
         "KIND": KINDS[dot_dtype(weight.words.dtype if weight.fp8 else weight.dtype)],
         "ALIGNED": 16 if weight.out_features % 16 == 0 else 1,
         "EXACT": _FP8_SUM if weight.fp8 else None,
     }
 
 
-def rows_to_fp8(x: Tensor) -> tuple[Tensor, Tensor]:
-    """E4m3 quants of contiguous [n, in_features], and float32 [n] scales that make the largest of a row 448.
-
-    The quants are filled with zeros to a multiple of 16, as those of a weight are.
-    """
-    columns = x.shape[1] + -x.shape[1] % FP8_COLUMNS
-    quants = torch.empty(len(x), columns, dtype=torch.float8_e4m3fn, device=x.device)
-    scales = torch.empty(len(x), dtype=torch.float32, device=x.device)
-    constants = {"LARGEST": FP8_LARGEST, "K": x.shape[1], "LINE": columns, "BLOCK": 2048}
-    launch(_to_fp8, (len(x),), {"x": x, "quants": quants, "scales": scales}, constants, Config(warps=8))
-    return quants, scales
+def _unpack(weight: PackedWeight) -> tuple[str, ...] | None:
+    if weight.floats and weight.parts > 1:
+        return UNPACK_FLOATS.get(weight.dtype)
+    return UNPACK.get((weight.parts, weight.dtype))
 
 
 def _check(x: Tensor, weight: PackedWeight, bias: Tensor | None) -> None:

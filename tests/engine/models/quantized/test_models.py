@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 import torch
 from outrider.engine.errors import ModelError
-from outrider.engine.models.llama import LlamaModel
+from outrider.engine.models.config import ModelConfig
+from outrider.engine.models.llama import LlamaModel, open_weights
+from outrider.engine.models.operators.quantized_linear import quantized_linear
+from outrider.engine.models.quantized.float8 import WHOLE
+from outrider.engine.models.weights import Packer, WeightLoader
+from outrider.kernels.linear.gpu import GpuLinear
+from outrider.kernels.shapes import FLOAT8_BLOCKS
+from outrider.native.quantized import QuantFormat, Quants, QuantsInMemory
+from outrider.native.weights import Part
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -22,6 +30,7 @@ from tests.kernels.device import DEVICE
 
 NAMES = [form.name for form in FORMATS]
 LENGTH = 40
+_FEW = 8
 WIDE = {"hidden_size": 128, "intermediate_size": 192, "num_attention_heads": 4, "num_key_value_heads": 2}
 
 
@@ -111,6 +120,57 @@ def test_quants_and_plain_weights_stand_side_by_side_on_triton(tmp_path: Path) -
         ours = LlamaModel.load(tmp_path, dtype="float32", device=DEVICE.type)
         logits = whole(ours, tokens(LENGTH).to(DEVICE)).cpu()
     torch.testing.assert_close(logits, expected, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["fp8 in blocks of 128", "floats by tensor", "floats by row"])
+def test_weights_in_eight_bit_floats_stay_so_on_triton(name: str, tmp_path: Path) -> None:
+    save(tmp_path, form_of(name))
+    with kernels("triton"):
+        packer = Packer(torch.bfloat16, DEVICE, strict=True, quantization=None)
+        source, config = open_weights(tmp_path, "fp8"), ModelConfig.load(tmp_path)
+        loader = WeightLoader(source, config, torch.bfloat16, DEVICE, packer, quantized=True)
+        for load in (loader.qkv, loader.attention_output, loader.gate_up, loader.down):
+            linear = load("model.layers.0")
+            assert isinstance(linear, GpuLinear)
+            kept = linear.weight
+            assert kept.words.dtype == torch.float8_e4m3fn
+            assert kept.scales is not None
+            assert kept.words.nbytes + kept.scales.nbytes <= 1.05 * linear.in_features * linear.out_features
+
+
+def test_scales_of_tensors_that_are_multiplied_together_stay_apart() -> None:
+    x, parts, results = torch.randn(3, 200, dtype=torch.bfloat16, device=DEVICE), [], []
+    for scale in (0.01, 0.5, 3.0):
+        quants, scales = torch.randn(40, 200).to(torch.float8_e4m3fn), torch.full((40, 1), scale)
+        form = QuantFormat(8, WHOLE, floats=True)
+        parts.append(Part(QuantsInMemory(form, Quants(quants.view(torch.uint8), scales)), None))
+        results.append(x.float() @ (quants.float().to(DEVICE).T * scale))
+    with kernels("triton"):
+        linear = quantized_linear(parts, torch.bfloat16, DEVICE, few_rows=True)
+        assert isinstance(linear, GpuLinear)
+        for part, expected in zip(linear(x).float().split(40, 1), results, strict=True):
+            torch.testing.assert_close(part, expected, atol=8e-3 * expected.abs().max().item(), rtol=8e-3)
+
+
+def test_a_model_on_triton_rounds_rows_beside_eight_bit_floats(tmp_path: Path) -> None:
+    """Each matmul's inputs are off by up to a sixteenth of themselves."""
+    expected = save(tmp_path, form_of("fp8 in blocks of 128"))[:_FEW]
+    with kernels("triton"):
+        ours = LlamaModel.load(tmp_path, dtype="float32", device=DEVICE.type, quantization="fp8")
+        logits = whole(ours, tokens(LENGTH)[:_FEW].to(DEVICE)).cpu()
+    shape = ours.kernel_shape(PAGE_SIZE)
+    assert (shape.quantization, shape.quants) == (None, FLOAT8_BLOCKS)
+    off = (logits - expected).square().mean().sqrt() / expected.std()
+    assert 1e-4 < off < 0.12
+
+
+@pytest.mark.usefixtures("_plain_torch")
+def test_a_checkpoint_in_eight_bit_floats_may_be_called_so(tmp_path: Path) -> None:
+    expected = save(tmp_path, form_of("fp8"))
+    ours = LlamaModel.load(tmp_path, dtype="float32", quantization="fp8")
+    torch.testing.assert_close(whole(ours, tokens(LENGTH)), expected, rtol=1e-4, atol=1e-4)
+    with pytest.raises(ModelError, match="quantization is 'int8', which must be none or fp8 here"):
+        LlamaModel.load(tmp_path, quantization="int8")
 
 
 @pytest.mark.parametrize("quantization", ["int8", "int4", "fp8"])

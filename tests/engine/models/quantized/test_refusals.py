@@ -60,7 +60,10 @@ def test_what_the_others_are_changed_from_is_supported(source: Checkpoint, confi
         (GPTQ | {"dynamic": {"+:.*up": {"bits": 8}}}, "dynamic is .*; it must be absent, or have keys that begin"),
         (GPTQ | {"desc_act": 1}, "desc_act is 1; it must be true or false"),
         (FP8 | {"activation_scheme": "static"}, 'activation_scheme is "static"; it must be "dynamic"'),
-        (FP8 | {"weight_block_size": None}, "weight_block_size is missing; it must be a list of two whole numbers"),
+        (
+            FP8 | {"weight_block_size": None},
+            "weight_block_size is missing; it must be a list of two whole numbers, the second a multiple",
+        ),
         (FP8 | {"fmt": "e5m2"}, 'fmt is "e5m2"; it must be "e4m3"'),
         (FP8 | {"scale_fmt": "ue8m0"}, 'scale_fmt is "ue8m0"; it must be "float"'),
         (

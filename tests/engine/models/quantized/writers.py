@@ -214,6 +214,7 @@ FORMATS = [
     Format("floats by row", scheme("float-quantized", num_bits=8, strategy="channel")),
     Format("floats by block", scheme("float-quantized", num_bits=8, strategy="block", block_structure=[64, 32])),
     Format("fp8", _FP8),
+    Format("fp8 in blocks of 128", _FP8 | {"weight_block_size": [128, 128]}),
 ]
 
 

@@ -7,6 +7,7 @@ from the lowest bits; so has ``qzeros`` [groups, out_features / 8]. ``scales`` i
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from outrider.engine.errors import ModelError
 from outrider.engine.models.checkpoint import Checkpoint
@@ -30,6 +31,8 @@ class Awq:
     """
 
     group: int
+
+    floats: ClassVar[bool] = False
 
     @classmethod
     def parse(cls, fields: Fields) -> Awq:

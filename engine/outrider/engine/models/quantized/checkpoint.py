@@ -46,16 +46,18 @@ class QuantizedCheckpoint:
         self._method = _METHODS[one_of(quantization, "quant_method", tuple(_METHODS))](quantization)
         self._modules: list[str] = []
 
+    @property
+    def floats(self) -> bool:
+        """Whether quants are eight-bit floats."""
+        return self._method.floats
+
     def has(self, name: str) -> bool:
         """Whether there is a tensor of that name, or a module in quants whose weight it names."""
         module = name.removesuffix(".weight")
         return self._source.has(name) or (module != name and self._method.is_quantized(self._source, module))
 
     def take(self, name: str, shape: Sequence[int]) -> Tensor | QuantizedWeight:
-        """A tensor of ``shape``; quants where the file holds quants; `ModelError` if it is missing or does not fit.
-
-        Weights in eight-bit floats are float32 tensors, exactly the numbers that the quants and scales stand for.
-        """
+        """A tensor of ``shape``; quants where the file holds quants; `ModelError` if it is missing or does not fit."""
         module = name.removesuffix(".weight")
         if module == name or len(shape) != 2 or not self._method.is_quantized(self._source, module):
             return self._source.take(name, shape)

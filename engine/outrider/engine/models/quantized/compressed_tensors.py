@@ -7,8 +7,8 @@
 - ``float-quantized``: ``weight`` float8_e4m3fn [out_features, in_features].
 
 ``weight_scale`` is [out_features, groups]; one for each block, output feature or tensor of floats. Where activations
-are to be quantized as they come, they are not: matmuls have the rows in their own dtype. ``kv_cache_scheme`` has no
-effect: ``kv_dtype`` alone says how keys and values are kept.
+are to be quantized as they come, only those beside floats are. ``kv_cache_scheme`` has no effect: ``kv_dtype`` alone
+says how keys and values are kept.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import torch
 from outrider.engine.errors import ModelError
 from outrider.engine.models.checkpoint import Checkpoint
 from outrider.engine.models.fields import Fields
-from outrider.engine.models.quantized.float8 import block_size, blocks_of, scaled_floats, take_floats
+from outrider.engine.models.quantized.float8 import WHOLE, block_size, blocks_of, stored_floats
 from outrider.engine.models.quantized.method import (
     SCALES,
     WORD_BITS,
@@ -31,7 +31,7 @@ from outrider.engine.models.quantized.method import (
     quants_at,
     with_zeros,
 )
-from outrider.native.quantized import QuantFormat, QuantizedWeight, Quants
+from outrider.native.quantized import QuantFormat, Quants
 from torch import Tensor
 
 _TYPES = {"pack-quantized": "int", "int-quantized": "int", "float-quantized": "float"}
@@ -56,6 +56,7 @@ class Group:
         group: input features that share a scale; -1 is all of them.
         symmetric: whether the zero point is half the range.
         block: output and input features of floats that share a scale; None is an output feature or the tensor.
+        rounds_rows: whether activations are to be quantized as they come.
     """
 
     form: str
@@ -64,6 +65,7 @@ class Group:
     group: int
     symmetric: bool
     block: tuple[int, int] | None
+    rounds_rows: bool
 
     @classmethod
     def parse(cls, fields: Fields, form: str) -> Group:
@@ -84,9 +86,9 @@ class Group:
         symmetric = one_of(weights, "symmetric", (True,) if form == "float-quantized" else (True, False), True)
         group = group_size(weights) if strategy == "group" else -1
         block = block_size(weights, "block_structure") if strategy == "block" else None
-        return cls(form, _targets(fields), bits, group, symmetric, block)
+        return cls(form, _targets(fields), bits, group, symmetric, block, rounds_rows=inputs is not None)
 
-    def read(self, source: Checkpoint, module: str, shape: tuple[int, int]) -> Tensor | QuantizedWeight:
+    def read(self, source: Checkpoint, module: str, shape: tuple[int, int]) -> StoredQuants:
         """See `Method.weight`."""
         if self.form == "float-quantized":
             return self._floats(source, module, shape)
@@ -126,14 +128,16 @@ class Group:
         words = source.take_stored(name, (-(-out * self.bits // WORD_BITS), groups), ("I32",)).T
         return lambda rows: quants_at(words, rows, self.bits).T
 
-    def _floats(self, source: Checkpoint, module: str, shape: tuple[int, int]) -> Tensor:
-        floats, name = take_floats(source, module, shape), f"{module}.weight_scale"
-        if self.block is not None:
-            return scaled_floats(floats, source.take_stored(name, blocks_of(shape, self.block), SCALES), self.block)
-        stored = source.stored(name)
-        whole = stored.numel() == 1
-        scales = source.take_stored(name, tuple(stored.shape) if whole else (shape[0], 1), SCALES).view(-1, 1)
-        return floats.float() * scales.float()
+    def _floats(self, source: Checkpoint, module: str, shape: tuple[int, int]) -> StoredQuants:
+        name, block = f"{module}.weight_scale", self.block
+        if block is not None:
+            scales = source.take_stored(name, blocks_of(shape, block), SCALES)
+        else:
+            stored = source.stored(name)
+            whole = stored.numel() == 1
+            block = shape[0] if whole else 1, WHOLE
+            scales = source.take_stored(name, tuple(stored.shape) if whole else (shape[0], 1), SCALES).view(-1, 1)
+        return stored_floats(source, module, shape, scales, block, rounds_rows=self.rounds_rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,11 +164,16 @@ class CompressedTensors:
         groups = [Group.parse(_group(named, name), form) for name in named.values]
         return cls(tuple(sorted(groups, key=lambda group: "Linear" in group.targets)))
 
+    @property
+    def floats(self) -> bool:
+        """See `Method`."""
+        return all(group.form == "float-quantized" for group in self.groups)
+
     def is_quantized(self, source: Checkpoint, module: str) -> bool:
         """See `Method`."""
         return source.has(f"{module}.weight_scale")
 
-    def weight(self, source: Checkpoint, module: str, shape: tuple[int, int]) -> Tensor | QuantizedWeight:
+    def weight(self, source: Checkpoint, module: str, shape: tuple[int, int]) -> StoredQuants:
         """See `Method`."""
         for group in self.groups:
             if any(_names(target, module) for target in group.targets):

@@ -1,18 +1,23 @@
 """Weights in eight-bit floats (e4m3) with a scale for each block: DeepSeek-V3's and Qwen3's ``fp8``.
 
 ``weight`` is float8_e4m3fn [out_features, in_features], ``weight_scale_inv`` has the scale of each block of
-``weight_block_size`` output and input features. Matmuls are of the dequantized numbers, so the rows that they multiply
-keep their own dtype.
+``weight_block_size`` output and input features. Rows are meant to be rounded to eight bits when they are multiplied.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
+import torch
 from outrider.engine.models.checkpoint import Checkpoint
 from outrider.engine.models.fields import Fields
-from outrider.engine.models.quantized.method import SCALES, one_of
+from outrider.engine.models.quantized.method import GROUP_UNIT, SCALES, StoredQuants, one_of
+from outrider.native.quantized import QuantFormat, Quants
 from torch import Tensor
+
+WHOLE = 1 << 30
+"""Input features of a block that is as wide as the weight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +29,8 @@ class Float8:
     """
 
     block: tuple[int, int]
+
+    floats: ClassVar[bool] = True
 
     @classmethod
     def parse(cls, fields: Fields) -> Float8:
@@ -37,18 +44,18 @@ class Float8:
         """See `Method`."""
         return source.has(f"{module}.weight_scale_inv")
 
-    def weight(self, source: Checkpoint, module: str, shape: tuple[int, int]) -> Tensor:
+    def weight(self, source: Checkpoint, module: str, shape: tuple[int, int]) -> StoredQuants:
         """See `Method`."""
         scales = source.take_stored(f"{module}.weight_scale_inv", blocks_of(shape, self.block), SCALES)
-        return scaled_floats(take_floats(source, module, shape), scales, self.block)
+        return stored_floats(source, module, shape, scales, self.block, rounds_rows=True)
 
 
 def block_size(fields: Fields, name: str) -> tuple[int, int]:
     """Output and input features of a block."""
     match fields.values.get(name):
-        case [int(rows), int(columns)] if rows > 0 and columns > 0:
+        case [int(rows), int(columns)] if rows > 0 and columns > 0 and columns % GROUP_UNIT == 0:
             return rows, columns
-    raise fields.wrong(name, "a list of two whole numbers of at least 1")
+    raise fields.wrong(name, f"a list of two whole numbers, the second a multiple of {GROUP_UNIT}")
 
 
 def blocks_of(shape: tuple[int, int], block: tuple[int, int]) -> tuple[int, int]:
@@ -56,16 +63,19 @@ def blocks_of(shape: tuple[int, int], block: tuple[int, int]) -> tuple[int, int]
     return -(-shape[0] // block[0]), -(-shape[1] // block[1])
 
 
-def take_floats(source: Checkpoint, module: str, shape: tuple[int, int]) -> Tensor:
-    """The weight of a module in e4m3."""
-    return source.take_stored(f"{module}.weight", shape, ("F8_E4M3",))
+def stored_floats(
+    source: Checkpoint,
+    module: str,
+    shape: tuple[int, int],
+    scales: Tensor,
+    block: tuple[int, int],
+    *,
+    rounds_rows: bool,
+) -> StoredQuants:
+    """The weight of a module in e4m3, with ``scales`` of blocks of output and input features."""
+    bits = source.take_stored(f"{module}.weight", shape, ("F8_E4M3",)).view(torch.uint8)
 
+    def read(rows: Tensor) -> Quants:
+        return Quants(bits[rows], scales[rows // block[0]].float())
 
-def scaled_floats(floats: Tensor, scales: Tensor, block: tuple[int, int]) -> Tensor:
-    """Floats [out, in] times the scales of their blocks, in float32."""
-    rows, columns = floats.shape
-    lines = scales.float().repeat_interleave(block[1], 1)[:, :columns]
-    numbers = floats.float()
-    for first in range(0, rows, block[0]):
-        numbers[first : first + block[0]] *= lines[first // block[0]]
-    return numbers
+    return StoredQuants(QuantFormat(8, block[1], floats=True, rounds_rows=rounds_rows), shape, read)

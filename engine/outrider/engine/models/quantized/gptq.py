@@ -9,6 +9,7 @@ less one unless ``checkpoint_format`` is ``gptq_v2``. ``scales`` is [groups, out
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from outrider.engine.errors import ModelError
@@ -46,6 +47,8 @@ class Gptq:
     symmetric: bool
     less: int
     reordered: bool
+
+    floats: ClassVar[bool] = False
 
     @classmethod
     def parse(cls, fields: Fields) -> Gptq:

@@ -14,12 +14,19 @@ from outrider.native.quantized import QuantFormat, QuantizedWeight, Quants
 from torch import Tensor
 
 WORD_BITS = 32
+GROUP_UNIT = 32
+"""What divides the input features of a group."""
 SCALES = ("F32", "BF16", "F16")
 """Dtypes of scales in a file."""
 
 
 class Method(Protocol):
     """Reads the weights of one ``quant_method``."""
+
+    @property
+    def floats(self) -> bool:
+        """Whether quants are eight-bit floats."""
+        ...
 
     def is_quantized(self, source: Checkpoint, module: str) -> bool:
         """Whether the file holds quants for the weight of ``module``."""
@@ -64,8 +71,8 @@ def one_of(fields: Fields, name: str, allowed: Sequence[Any], default: Any = Non
 def group_size(fields: Fields, name: str = "group_size") -> int:
     """Input features of a group; -1 is all of them."""
     value = fields.values.get(name)
-    if type(value) is not int or (value != -1 and (value < 32 or value % 32)):
-        raise fields.wrong(name, "a multiple of 32, or -1 for all input features")
+    if type(value) is not int or (value != -1 and (value < GROUP_UNIT or value % GROUP_UNIT)):
+        raise fields.wrong(name, f"a multiple of {GROUP_UNIT}, or -1 for all input features")
     return value
 
 

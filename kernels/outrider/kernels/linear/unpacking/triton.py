@@ -16,6 +16,13 @@ fma.rn.bf16x2 $0, t, v, $2; }"""
 _INT4_FP16 = """{ .reg .b32 t; shr.u32 t, $1, %d; lop3.b32 t, t, 0x000f000f, 0x64006400, 0xea;
 add.rn.f16x2 $0, t, $2; }"""
 
+_FP8_BF16 = """{ .reg .b32 t, u, v, w; mov.b32 v, 0x7b807b80; mov.b32 w, 0x80008000; shr.u32 t, $1, %d;
+shl.b32 u, t, 8; shl.b32 t, t, 4; and.b32 t, t, 0x07f007f0; lop3.b32 t, u, 0x80008000, t, 0xea;
+fma.rn.bf16x2 $0, t, v, w; }"""
+_FP8_FP16 = """{ .reg .b32 t, u, v; mov.b32 v, 0x5c005c00; shr.u32 t, $1, %d;
+shl.b32 u, t, 8; shl.b32 t, t, 7; and.b32 t, t, 0x3f803f80; lop3.b32 t, u, 0x80008000, t, 0xea;
+mul.rn.f16x2 $0, t, v; }"""
+
 
 def _shifted(instructions: str, parts: int) -> tuple[str, ...]:
     return tuple(instructions % (part * 16 // parts) for part in range(parts))
@@ -30,6 +37,10 @@ UNPACK = {
 """For each place of a word, instructions that make two floats of the quants in two words: bits set below a magic
 number, which is subtracted again. An eight-bit quant's sign is a bit of the subtrahend, or is flipped to become an
 offset."""
+
+UNPACK_FLOATS = {torch.bfloat16: _shifted(_FP8_BF16, 2), torch.float16: _shifted(_FP8_FP16, 2)}
+"""The same for e4m3: its exponent and mantissa become the lowest bits of the wider exponent and the highest of the
+wider mantissa. A product with a power of two then sets the exponent right, of subnormal numbers too."""
 
 
 @triton.jit
@@ -81,14 +92,21 @@ def of_group(
 
 
 @triton.jit
-def numbers_at(words, zeros, inputs, PART: tl.constexpr, PARTS: tl.constexpr, ASM: tl.constexpr, MAGIC: tl.constexpr):
+def numbers_at(
+    words, zeros, inputs, PART: tl.constexpr, PARTS: tl.constexpr, ASM: tl.constexpr, MAGIC: tl.constexpr,
+    FLOATS: tl.constexpr,
+):  # fmt: skip
     """The numbers at one place of each word, less their zero point."""
     if PARTS == 1:
         quant = words
     # Interpreted, or in float32: plain shifts, with the same numbers as the assembly.
     elif ASM is None:
         quant = (words >> (16 // PARTS * PART)) & (2 ** (16 // PARTS) - 1)
-        quant = (quant ^ 128) - 128 if PARTS == 2 else quant.to(tl.float32) + (zeros.to(tl.float32) + MAGIC)
+        if FLOATS:
+            bits = ((quant & 128) << 8) | ((quant & 127) << 7)
+            quant = bits.to(tl.float16, bitcast=True).to(tl.float32) * 256.0
+        else:
+            quant = (quant ^ 128) - 128 if PARTS == 2 else quant.to(tl.float32) + (zeros.to(tl.float32) + MAGIC)
     # pack=2: the assembly reads two words in one register, and makes two floats at once.
     elif PARTS == 2:
         quant = tl.inline_asm_elementwise(ASM[PART], "=r,r", [words], dtype=inputs.dtype, is_pure=True, pack=2)

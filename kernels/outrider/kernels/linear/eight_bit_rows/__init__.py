@@ -1,0 +1,1 @@
+"""Rows rounded to eight-bit floats, for weights that are multiplied so."""
