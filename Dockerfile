@@ -3,6 +3,7 @@
 # Packages are installed into a virtual environment in a stage of its own and only that is copied into an image. Each
 # package has its version and its hashes in a lock (requirements/), and pip takes no other file. Outrider's own wheel,
 # with compiled code, is built once for all images. The gateway, the tokenizer and the KV cache come without torch.
+# All stages are for linux/amd64 and for linux/arm64; an image of the other kind compiles in an emulator, slowly.
 #
 #   --build-arg TORCH=cuda      torch from PyPI, with CUDA; by default the build for CPUs, from PyTorch's own index
 #   --build-arg TORCH_INDEX=…   a mirror of that index

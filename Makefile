@@ -10,7 +10,7 @@ ARGS ?=
 OUTSIDE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/outrider/outside
 unexport OUTSIDE # `make test` runs none of those tests
 
-.PHONY: setup dev run test test-all outside lint types proto proto-check client-sync client-sync-check bench kernels-report kernels-bench gpu-pack gpu-proof contract chaos compat attack cluster dashboards typescript clients-check lock sbom audit pocket wheel metrics-table parameters-table clean
+.PHONY: setup dev run test test-all outside lint types proto proto-check client-sync client-sync-check bench kernels-report kernels-bench gpu-pack gpu-proof contract chaos compat attack cluster dashboards typescript clients-check lock sbom audit pocket wheel wheels metrics-table parameters-table clean
 
 setup: .venv/.installed
 
@@ -173,6 +173,20 @@ parameters-table: dev
 
 wheel: dev
 	$(BIN)/python -m hatchling build -t wheel
+
+.venv-wheels/.installed: requirements/wheels.txt
+	$(PYTHON) -m venv .venv-wheels
+	.venv-wheels/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/wheels.txt
+	@touch $@
+
+# Wheels with compiled code for all levels of x86-64 and of ARM64, for Linux with glibc 2.28 or newer.
+wheels: .venv-wheels/.installed
+	for machine in x86_64 aarch64; do \
+	  OUTRIDER_WHEEL=$$machine CXX="$(CURDIR)/.venv-wheels/bin/python $(CURDIR)/requirements/zig.py $$machine" \
+	    .venv-wheels/bin/python -m hatchling build -t wheel -d dist || exit 1; \
+	  .venv-wheels/bin/auditwheel show dist/outrider-*-py3-none-manylinux_2_28_$$machine.whl | tee /dev/stderr \
+	    | grep -Eq "\"manylinux_2_(5|12|17|2[0-8])_$$machine\"" || exit 1; \
+	done
 
 clean:
 	rm -rf build dist clients/typescript/dist out .mypy_cache .pytest_cache .ruff_cache .hypothesis

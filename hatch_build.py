@@ -1,10 +1,14 @@
 """Compiles the C++ of `native/` when Outrider is installed, for the wheel or in place for an editable installation.
 
 Without a C++ compiler, and on other machines than x86-64 and ARM64, the wheel is one of Python alone.
+
+The environment variable ``OUTRIDER_WHEEL``, "x86_64" or "aarch64", asks for a wheel for all computers of that kind with
+glibc 2.28; ``CXX`` must compile for them (`make wheels`).
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import sysconfig
 from pathlib import Path
@@ -22,12 +26,19 @@ class NativeBuildHook(BuildHookInterface[Any]):
         if not root.exists():  # dependencies alone are installed
             return
         sys.path.insert(0, str(root))
-        from outrider.native.compiler import ensure_all
+        from outrider.native import compiler
+        from outrider.native.levels import LEVELS, MACHINES
 
-        libraries, failures = ensure_all()
+        platform, levels = sysconfig.get_platform(), LEVELS
+        if machine := os.environ.get("OUTRIDER_WHEEL"):
+            platform, levels = f"manylinux_2_28_{machine}", MACHINES[machine]
+            compiler.LIBRARIES = Path(self.root, "build", platform)  # another compiler's lie beside the sources
+        libraries, failures = compiler.ensure_all(levels)
         for failure in failures:
+            if machine:
+                raise RuntimeError(failure)
             self.app.display_warning(f"No compiled code for a level of this machine: {failure}")
         if libraries and version != "editable":
             build_data["pure_python"] = False
-            build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
-            build_data["force_include"] |= {str(path): str(path.relative_to(root)) for path in libraries}
+            build_data["tag"] = f"py3-none-{platform.replace('-', '_').replace('.', '_')}"
+            build_data["force_include"] |= {str(path): f"outrider/native/libraries/{path.name}" for path in libraries}

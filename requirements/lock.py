@@ -29,6 +29,7 @@ def main() -> int:
     locks = {name: _compile("pyproject.toml", extras) for name, extras in EXTRAS.items()}
     locks["engine"], locks["torch-cuda"] = _split(locks["engine"])
     locks["build"] = _compile("-", [], "hatchling\nsetuptools\n")
+    locks["wheels"] = _compile("-", [], "auditwheel\nhatchling\nziglang\n")
     locks["tools"] = _compile("requirements/tools.in", [])
     for name, packages in locks.items():
         _write(name, packages)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from outrider.native import levels
 from outrider.native.levels import LEVELS, Level, LevelError, supported_levels
 from outrider.native.library import library
+
+from requirements.zig import features
 
 FLAGS = LEVELS[2].needs
 """Of a CPU without instructions that multiply bfloat16."""
@@ -46,22 +47,26 @@ def test_a_cpu_whose_vectors_of_256_bits_multiply_integers_has_a_level_of_its_ow
 
 
 @pytest.mark.parametrize(
-    ("features", "expected"),
+    ("hwcap", "hwcap2", "expected"),
     [
-        ("fp asimd evtstrm aes crc32 cpuid", ["neon"]),
-        ("fp asimd evtstrm aes crc32 atomics fphp asimdhp cpuid asimdrdm lrcpc dcpop asimddp", ["dotprod", "neon"]),
-        ("fp asimd atomics asimddp sve i8mm bf16", ["i8mm", "dotprod", "neon"]),
+        (0x8FB, 0, ["neon"]),  # Cortex-A72, as qemu's user mode says it, and so on
+        (0x119FFB, 0, ["dotprod", "neon"]),  # Neoverse N1
+        (0xECFFFFFB, 0x7F877FFF, ["i8mm", "dotprod", "neon"]),  # qemu's "max"
     ],
 )
-def test_levels_of_arm64_are_those_of_the_features_that_linux_lists(
-    features: str, expected: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_levels_of_arm64_are_those_of_the_words_that_linux_gives_a_process(
+    hwcap: int, hwcap2: int, expected: list[str]
 ) -> None:
-    cpuinfo = tmp_path / "cpuinfo"
-    cpuinfo.write_text(f"processor\t: 0\nBogoMIPS\t: 243.75\nFeatures\t: {features}\nCPU implementer\t: 0x41\n\n")
-    monkeypatch.delenv("OUTRIDER_NATIVE_LEVEL", raising=False)
-    monkeypatch.setattr(levels, "LEVELS", levels.AARCH64)
-    monkeypatch.setattr(levels, "Path", lambda _: cpuinfo)
-    assert [level.name for level in supported_levels()] == expected
+    flags = levels.arm_flags({16: hwcap, 26: hwcap2})
+    assert [level.name for level in levels.AARCH64 if level.needs <= flags] == expected
+
+
+@pytest.mark.parametrize("level", [*levels.X86_64, *levels.AARCH64], ids=lambda level: level.name)
+def test_zig_s_compiler_uses_all_that_a_level_needs_and_no_flag_of_gcc_is_lost(level: Level) -> None:
+    assert all(features(flag) for flag in level.flags)
+    linux = {"bmi": "bmi1", "dotprod": "asimddp"}
+    named = {linux.get(name, name.replace("-", "")) for flag in level.flags for name in features(flag)}
+    assert {name.replace("_", "") for name in level.needs - {"asimd"}} <= named
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_an_image_gets_all_that_it_asks_for_at_the_tested_versions(image: str) -
 
 
 def test_locks_agree_with_each_other() -> None:
-    names = [*EXTRAS, *TORCH, "build"]
+    names = [*EXTRAS, *TORCH, "build", "wheels"]
     versions: dict[str, set[str]] = {}
     for name in names:
         for package, version in lock(name).items():

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from outrider.native.compiler import path_of
-from outrider.native.levels import LEVELS
+from outrider.native.levels import AARCH64, LEVELS
 
 REPOSITORY = Path(__file__).parents[2]
 PACKAGES = (
@@ -146,16 +146,40 @@ def test_the_wheel_holds_a_library_for_each_level_and_is_for_its_platform(
     assert wheel.name.endswith("-py3-none-linux_x86_64.whl")
 
 
-def test_without_a_compiler_the_wheel_is_one_of_python_alone(tmp_path: Path) -> None:
-    archive = _build("sdist", REPOSITORY, tmp_path / "sdist")
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The unpacked source distribution."""
+    out = tmp_path_factory.mktemp("sources")
+    archive = _build("sdist", REPOSITORY, out / "sdist")
     with tarfile.open(archive) as packed:
-        packed.extractall(tmp_path, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
-    built = _build("wheel", tmp_path / archive.name.removesuffix(".tar.gz"), tmp_path / "wheel", PATH="", CXX="")
+        packed.extractall(out, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+    return out / archive.name.removesuffix(".tar.gz")
+
+
+def test_without_a_compiler_the_wheel_is_one_of_python_alone(sources: Path, tmp_path: Path) -> None:
+    built = _build("wheel", sources, tmp_path / "wheel", PATH="", CXX="")
     assert built.name.endswith("-py3-none-any.whl")
     with zipfile.ZipFile(built) as packed_wheel:
         names = packed_wheel.namelist()
     assert not [name for name in names if "/libraries/" in name]
     assert "outrider/native/library.py" in names
+
+
+def test_a_wheel_for_other_computers_holds_their_levels_as_another_compiler_makes_them(
+    sources: Path, tmp_path: Path
+) -> None:
+    crossing = tmp_path / "c++"
+    crossing.write_text('#!/bin/sh\nfor last; do :; done\necho "$*" > "$last"\n')
+    crossing.chmod(0o755)
+    built = _build("wheel", sources, tmp_path / "wheel", OUTRIDER_WHEEL="aarch64", CXX=str(crossing))
+    assert built.name.endswith("-py3-none-manylinux_2_28_aarch64.whl")
+    with zipfile.ZipFile(built) as packed:
+        libraries = {name: packed.read(name).decode() for name in packed.namelist() if name.endswith(".so")}
+    assert libraries.keys() == {f"outrider/native/libraries/{path_of(level).name}" for level in AARCH64}
+    for level in AARCH64:
+        assert " ".join(level.flags) in libraries[f"outrider/native/libraries/{path_of(level).name}"]
+    with pytest.raises(subprocess.CalledProcessError):
+        _build("wheel", sources, tmp_path / "none", OUTRIDER_WHEEL="x86_64", CXX="false")
 
 
 def test_the_wheel_ships_the_playground(contents):

@@ -91,7 +91,7 @@ def ensure(level: Level) -> Path:
         return path
     command = compiler()
     try:
-        LIBRARIES.mkdir(exist_ok=True)
+        LIBRARIES.mkdir(parents=True, exist_ok=True)
         with _locked(LIBRARIES / f".{level.name}.lock"):
             if not path.exists():
                 _compile(command, level, path)

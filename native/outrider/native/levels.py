@@ -5,8 +5,10 @@ The environment variable ``OUTRIDER_NATIVE_LEVEL`` names one level, which then i
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,6 +47,8 @@ LEVELS = MACHINES.get(platform.machine(), ())
 """Of this machine."""
 
 _VARIABLE = "OUTRIDER_NATIVE_LEVEL"
+_HWCAP, _HWCAP2 = 16, 26
+_ARM_BITS = {"asimd": (_HWCAP, 1), "asimddp": (_HWCAP, 20), "i8mm": (_HWCAP2, 13)}
 
 
 class LevelError(Exception):
@@ -70,9 +74,21 @@ def supported_levels() -> tuple[Level, ...]:
 
 def cpu_flags() -> frozenset[str]:
     """The CPU's flags, as Linux names them; empty where Linux does not list them."""
+    if LEVELS is AARCH64:
+        getauxval = ctypes.CDLL(None).getauxval
+        getauxval.argtypes, getauxval.restype = (ctypes.c_ulong,), ctypes.c_ulong
+        return arm_flags({word: getauxval(word) for word in (_HWCAP, _HWCAP2)})
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return frozenset()
-    flags = next((line for line in lines if line.startswith(("flags", "Features"))), ":")
+    flags = next((line for line in lines if line.startswith("flags")), ":")
     return frozenset(flags.split(":", 1)[1].split())
+
+
+def arm_flags(words: Mapping[int, int]) -> frozenset[str]:
+    """Those flags that `AARCH64` needs, of ``getauxval``'s words by their numbers (Linux's ``uapi/asm/hwcap.h``).
+
+    Unlike ``/proc/cpuinfo``, the words are those of the CPU that qemu's user mode emulates.
+    """
+    return frozenset(name for name, (word, bit) in _ARM_BITS.items() if words[word] >> bit & 1)
