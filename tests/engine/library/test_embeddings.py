@@ -47,7 +47,7 @@ def theirs(directory: Path, ids: list[list[int]], *, mean: bool = False) -> NDAr
     return np.asarray(torch.nn.functional.normalize(pooled).numpy())
 
 
-def embedding_model(directory: Path, tokenizer: Path) -> Path:
+def embedding_model(directory: Path, tokenizer: Path, *, tie: bool) -> Path:
     """A small model with the files and the names of tensors that Qwen3-Embedding has, with random weights."""
     from transformers import Qwen3Config, Qwen3Model
 
@@ -55,7 +55,7 @@ def embedding_model(directory: Path, tokenizer: Path) -> Path:
     sizes = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3, "head_dim": 16}
     heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 384, "max_position_embeddings": 512}
     shutil.copytree(tokenizer, directory, ignore=shutil.ignore_patterns("*manifest*", "*.safetensors", "config.json"))
-    Qwen3Model(Qwen3Config(**sizes, **heads, tie_word_embeddings=True)).save_pretrained(directory)
+    Qwen3Model(Qwen3Config(**sizes, **heads, tie_word_embeddings=tie)).save_pretrained(directory)
     told = json.loads((directory / "config.json").read_text()) | {"architectures": ["Qwen3ForCausalLM"]}
     (directory / "config.json").write_text(json.dumps(told))
     (directory / "1_Pooling").mkdir()
@@ -114,8 +114,9 @@ def test_a_text_may_fill_the_context_and_not_more(llm: LLM) -> None:
     assert llm.embed([]).shape == (0, 32)
 
 
-def test_a_model_in_the_form_of_qwen3_embedding_embeds(directory: Path, tmp_path: Path) -> None:
-    place = embedding_model(tmp_path / "model", directory)
+@pytest.mark.parametrize("tie", [True, False], ids=["tied", "no output layer"])
+def test_a_model_in_the_form_of_qwen3_embedding_embeds(directory: Path, tmp_path: Path, tie: bool) -> None:
+    place = embedding_model(tmp_path / "model", directory, tie=tie)
     with LLM(place, drafters=()) as llm:
         ids = [llm.tokenizer.encode(text, parse_special=True) for text in TEXTS]
         assert cosines(llm.embed(TEXTS), theirs(place, ids)).min() > 0.9999

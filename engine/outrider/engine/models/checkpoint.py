@@ -14,8 +14,8 @@ from torch import Tensor
 
 _SINGLE = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
-_PREFIX, _BARE = "model.", "embed_tokens.weight"
-"""What models without a head leave out of the names of their tensors, such as those of Qwen3-Embedding."""
+_PREFIX, _BARE, _OUTPUT = "model.", "embed_tokens.weight", "lm_head.weight"
+"""What models without a head leave out of the names of their tensors, as Qwen3-Embedding does, and the head."""
 _DTYPES = ("F32", "BF16", "F16")
 
 
@@ -24,9 +24,11 @@ class WeightSource(Protocol):
 
     Attributes:
         quantized: whether a tensor is quantized.
+        headless: whether it has no output layer because its model only embeds.
     """
 
     quantized: bool
+    headless: bool
 
     def has(self, name: str) -> bool:
         """Whether there is a tensor of that name."""
@@ -60,6 +62,7 @@ class Checkpoint:
         places = self._sharded() if (directory / _INDEX).is_file() else self._single()
         self._left_out = _PREFIX if whole and _BARE in places else ""
         self._places = {self._left_out + name: path for name, path in places.items()}
+        self.headless = bool(self._left_out) and _OUTPUT not in places
         self._taken: set[str] = set()
 
     @property

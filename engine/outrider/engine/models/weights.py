@@ -175,10 +175,11 @@ class WeightLoader(Generic[P]):
         """The projection from the hidden size to the vocabulary; the embedding if the model is tied and has no other.
 
         Some configurations say that a model is tied though its checkpoint has another output layer: the checkpoint is
-        right. An equal one is the embedding once more, which takes no memory of its own.
+        right. An equal one is the embedding once more, which takes no memory of its own. A model that only embeds has
+        none, whatever its configuration says.
         """
         part = self._placed(Part(embedding[self._vocabulary] if isinstance(embedding, Tensor) else embedding))
-        if not self.config.tie or self._checkpoint.has(_OUTPUT):
+        if _output_name(self._checkpoint, self.config) == _OUTPUT:
             own = self._placed(Part(output_weight(self._checkpoint, self.config)))
             part = part if _equal(own.weight, part.weight) else own
         return self._make([part], self._guesses)
@@ -235,8 +236,11 @@ def _dense(weight: Tensor | QuantizedWeight, dtype: torch.dtype = torch.float32)
 
 def output_weight(checkpoint: WeightSource, config: ModelConfig) -> Tensor | QuantizedWeight:
     """The weight of the projection to the vocabulary, as the checkpoint has it."""
-    name = _EMBEDDING if config.tie and not checkpoint.has(_OUTPUT) else _OUTPUT
-    return checkpoint.take(name, (config.vocab_size, config.hidden_size))
+    return checkpoint.take(_output_name(checkpoint, config), (config.vocab_size, config.hidden_size))
+
+
+def _output_name(checkpoint: WeightSource, config: ModelConfig) -> str:
+    return _EMBEDDING if checkpoint.headless or (config.tie and not checkpoint.has(_OUTPUT)) else _OUTPUT
 
 
 def _equal(one: Tensor | QuantizedWeight, other: Tensor | QuantizedWeight) -> bool:

@@ -21,6 +21,9 @@ from tests.gateway.tenants import TenantStore
 from tests.latch import FEW
 
 playwright = pytest.importorskip("playwright.async_api", reason="playwright is not installed: pip install playwright")
+axe = pytest.importorskip(
+    "axe_playwright_python.async_playwright", reason="axe is not installed: pip install axe-playwright-python"
+)
 Page, expect = playwright.Page, playwright.expect
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -407,3 +410,32 @@ async def test_it_fits_a_phone_and_is_dark_where_that_is_wanted(page: Page, gues
     light = await page.evaluate(ground)
     await page.emulate_media(color_scheme="dark")
     assert await page.evaluate(ground) != light
+
+
+async def serious(page: Page) -> list[str]:
+    """What axe-core finds on the page that keeps people from using it."""
+    found = (await axe.Axe().run(page)).response["violations"]
+    return [f"{each['id']}: {each['nodes']}" for each in found if each["impact"] in ("serious", "critical")]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_axe_finds_nothing_serious(page: Page, guessing: Stack, scheme: str) -> None:
+    await page.emulate_media(color_scheme=scheme)
+    await page.goto(guessing.url)
+    await expect(page.locator("#model option")).to_have_count(1)
+    assert await serious(page) == []
+    await page.click("#open-settings")
+    assert await serious(page) == []
+    await page.fill("#max_tokens", "40")
+    await page.keyboard.press("Escape")
+    await send(page, "Hello?")
+    await expect(page.locator("#run")).to_be_visible()
+    await compare(page)
+    await page.click(".guesses")
+    for width, height in ((1280, 900), (390, 844)):
+        await page.set_viewport_size({"width": width, "height": height})
+        assert await serious(page) == []
+    await page.context.set_offline(True)
+    await send(page, "And then?")
+    await expect(page.get_by_role("alert")).to_contain_text("cannot be reached")
+    assert await serious(page) == []

@@ -31,6 +31,8 @@ class GgufCheckpoint:
         ModelError: the file's architecture or a tensor's type is not supported.
     """
 
+    headless = False  # the configuration says that a file without an output layer is tied
+
     def __init__(self, file: GgufFile) -> None:
         self._file = file
         self._architecture = architecture_of(file)

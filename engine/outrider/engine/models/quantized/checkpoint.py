@@ -42,7 +42,7 @@ class QuantizedCheckpoint:
     quantized = True
 
     def __init__(self, source: Checkpoint, quantization: Fields) -> None:
-        self._source = source
+        self._source, self.headless = source, source.headless
         self._method = _METHODS[one_of(quantization, "quant_method", tuple(_METHODS))](quantization)
         self._modules: list[str] = []
 

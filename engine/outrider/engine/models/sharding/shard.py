@@ -54,6 +54,7 @@ class Shard:
             kind = "quantized weights" if whole.quantized else "GGUF files"
             raise ModelError(f"tensor_parallel must be 1 for {kind}: only safetensors in 16 or 32 bits are shared out")
         self._whole, self._rank, self._ranks = whole, rank, ranks
+        self.headless = whole.headless
 
     def has(self, name: str) -> bool:
         """See `WeightSource`."""
