@@ -185,7 +185,7 @@ wheels: .venv-wheels/.installed
 	  OUTRIDER_WHEEL=$$machine CXX="$(CURDIR)/.venv-wheels/bin/python $(CURDIR)/requirements/zig.py $$machine" \
 	    .venv-wheels/bin/python -m hatchling build -t wheel -d dist || exit 1; \
 	  .venv-wheels/bin/auditwheel show dist/outrider-*-py3-none-manylinux_2_28_$$machine.whl | tee /dev/stderr \
-	    | grep -Eq "\"manylinux_2_(5|12|17|2[0-8])_$$machine\"" || exit 1; \
+	    | grep -E "\"manylinux_2_(5|12|17|2[0-8])_$$machine\"" >/dev/null || exit 1; \
 	done
 
 clean:

@@ -398,6 +398,17 @@ async def test_a_key_is_asked_for_used_and_kept_in_the_tab_alone(page: Page, sha
     await expect(page.locator("#key")).to_have_value(key)
 
 
+async def test_the_end_of_an_answer_stays_in_view_when_a_phone_s_keyboard_opens(page: Page, guessing: Stack) -> None:
+    await page.set_viewport_size({"width": 390, "height": 844})
+    await ask(page, guessing.url, max_tokens=100)
+    for text in ("And then?", "And then?"):
+        await expect(page.locator("#run")).to_be_visible()
+        await send(page, text)
+    await expect(page.locator("#run")).to_be_visible()
+    await page.set_viewport_size({"width": 390, "height": 422})
+    await expect(page.locator(".facts").last).to_be_in_viewport()
+
+
 async def test_it_fits_a_phone_and_is_dark_where_that_is_wanted(page: Page, guessing: Stack) -> None:
     await page.set_viewport_size({"width": 360, "height": 740})
     await ask(page, guessing.url, max_tokens=40)

@@ -119,6 +119,11 @@ function paint(exchange) {
   scrolled(); // the event of a scroll may come after what is drawn now
   exchange.draw();
   if (inspected === exchange) follow();
+  keepEnd();
+}
+
+/** Shows the end of the log to who follows, also when a phone's keyboard makes the log smaller. */
+function keepEnd() {
   if (follows) $("log").scrollTop = $("log").scrollHeight;
   top_ = $("log").scrollTop;
 }
@@ -213,6 +218,7 @@ $("message").addEventListener("keydown", (event) => {
 });
 addEventListener("keydown", (event) => { if (event.key === "Escape" && !$("settings").open) running?.stop.abort(); });
 $("log").addEventListener("scroll", scrolled);
+new ResizeObserver(keepEnd).observe($("log"));
 $("hello").addEventListener("click", ({ target }) => {
   if (!target.dataset.mode) return;
   $(`as-${target.dataset.mode}`).checked = true;
