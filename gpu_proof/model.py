@@ -23,6 +23,8 @@ class RandomWeights:
     With ``floats``, layers' weights are in eight-bit floats, as DeepSeek-V3 and Qwen3 publish them.
     """
 
+    headless = False
+
     def __init__(self, dtype: torch.dtype, device: torch.device, *, floats: bool) -> None:
         self._dtype, self._device, self.quantized = dtype, device, floats
         self._random = torch.Generator(device).manual_seed(0)
