@@ -52,6 +52,7 @@ def test_a_cpu_whose_vectors_of_256_bits_multiply_integers_has_a_level_of_its_ow
         (0x8FB, 0, ["neon"]),  # Cortex-A72, as qemu's user mode says it, and so on
         (0x119FFB, 0, ["dotprod", "neon"]),  # Neoverse N1
         (0xECFFFFFB, 0x7F877FFF, ["i8mm", "dotprod", "neon"]),  # qemu's "max"
+        (0xECFFFFFB, 0x7F875FFF, ["dotprod", "neon"]),  # the same without i8mm
     ],
 )
 def test_levels_of_arm64_are_those_of_the_words_that_linux_gives_a_process(
