@@ -1,6 +1,7 @@
-"""Compiles the C++ of `native/` when Outrider is installed, for the wheel or in place for an editable installation.
+"""Compiles the C++ of `native/` when Outrider is installed.
 
-Without a C++ compiler, and on other machines than x86-64 and ARM64, the wheel is one of Python alone.
+A wheel has all levels of the machine; an editable installation has the CPU's quickest level, in place. Without a C++
+compiler, and on other machines than x86-64 and ARM64, the wheel is one of Python alone.
 
 The environment variable ``OUTRIDER_WHEEL``, "x86_64" or "aarch64", asks for a wheel for all computers of that kind with
 glibc 2.28; ``CXX`` must compile for them (`make wheels`).
@@ -18,7 +19,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class NativeBuildHook(BuildHookInterface[Any]):
-    """Adds a library for each level of the machine to the wheel."""
+    """Adds the compiled libraries to the wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compiles what is not compiled yet; ``version`` is "editable" or "standard"."""
@@ -27,9 +28,10 @@ class NativeBuildHook(BuildHookInterface[Any]):
             return
         sys.path.insert(0, str(root))
         from outrider.native import compiler
-        from outrider.native.levels import LEVELS, MACHINES
+        from outrider.native.levels import LEVELS, MACHINES, supported_levels
 
-        platform, levels = sysconfig.get_platform(), LEVELS
+        platform = sysconfig.get_platform()
+        levels = supported_levels()[:1] if version == "editable" else LEVELS
         if machine := os.environ.get("OUTRIDER_WHEEL"):
             platform, levels = f"manylinux_2_28_{machine}", MACHINES[machine]
             compiler.LIBRARIES = Path(self.root, "build", platform)  # another compiler's lie beside the sources

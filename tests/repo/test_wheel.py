@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import ast
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -45,9 +46,30 @@ def _build(target: str, source: Path, out: Path, **variables: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel built from this tree."""
-    return _build("wheel", REPOSITORY, tmp_path_factory.mktemp("wheel"))
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The unpacked source distribution of this tree."""
+    out = tmp_path_factory.mktemp("sources")
+    archive = _build("sdist", REPOSITORY, out / "sdist")
+    with tarfile.open(archive) as packed:
+        packed.extractall(out, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+    return out / archive.name.removesuffix(".tar.gz")
+
+
+@pytest.fixture(scope="module")
+def crossing(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A compiler of any computer: a library holds the arguments that made it."""
+    path = tmp_path_factory.mktemp("compiler") / "c++"
+    path.write_text('#!/bin/sh\nfor last; do :; done\necho "$*" > "$last"\n')
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def wheel(sources: Path, crossing: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel of this computer, as it is built from the source distribution."""
+    out = tmp_path_factory.mktemp("wheel")
+    copy = shutil.copytree(sources, out / "sources")
+    return _build("wheel", copy, out / "built", CXX=crossing)
 
 
 @pytest.fixture(scope="module")
@@ -146,16 +168,6 @@ def test_the_wheel_holds_a_library_for_each_level_and_is_for_its_platform(
     assert wheel.name.endswith("-py3-none-linux_x86_64.whl")
 
 
-@pytest.fixture(scope="module")
-def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The unpacked source distribution."""
-    out = tmp_path_factory.mktemp("sources")
-    archive = _build("sdist", REPOSITORY, out / "sdist")
-    with tarfile.open(archive) as packed:
-        packed.extractall(out, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
-    return out / archive.name.removesuffix(".tar.gz")
-
-
 def test_without_a_compiler_the_wheel_is_one_of_python_alone(sources: Path, tmp_path: Path) -> None:
     built = _build("wheel", sources, tmp_path / "wheel", PATH="", CXX="")
     assert built.name.endswith("-py3-none-any.whl")
@@ -166,12 +178,9 @@ def test_without_a_compiler_the_wheel_is_one_of_python_alone(sources: Path, tmp_
 
 
 def test_a_wheel_for_other_computers_holds_their_levels_as_another_compiler_makes_them(
-    sources: Path, tmp_path: Path
+    sources: Path, crossing: str, tmp_path: Path
 ) -> None:
-    crossing = tmp_path / "c++"
-    crossing.write_text('#!/bin/sh\nfor last; do :; done\necho "$*" > "$last"\n')
-    crossing.chmod(0o755)
-    built = _build("wheel", sources, tmp_path / "wheel", OUTRIDER_WHEEL="aarch64", CXX=str(crossing))
+    built = _build("wheel", sources, tmp_path / "wheel", OUTRIDER_WHEEL="aarch64", CXX=crossing)
     assert built.name.endswith("-py3-none-manylinux_2_28_aarch64.whl")
     with zipfile.ZipFile(built) as packed:
         libraries = {name: packed.read(name).decode() for name in packed.namelist() if name.endswith(".so")}
