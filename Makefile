@@ -179,12 +179,12 @@ wheel: dev
 	.venv-wheels/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/wheels.txt
 	@touch $@
 
-# Wheels with compiled code for all levels of x86-64 and of ARM64, for Linux with glibc 2.28 or newer.
+# Wheels with compiled code for all levels of x86-64 and of ARM64, for Linux with glibc 2.28 or newer and for macOS.
 wheels: .venv-wheels/.installed
-	for machine in x86_64 aarch64; do \
+	for machine in x86_64 aarch64 arm64; do \
 	  OUTRIDER_WHEEL=$$machine CXX="$(CURDIR)/.venv-wheels/bin/python $(CURDIR)/requirements/zig.py $$machine" \
 	    .venv-wheels/bin/python -m hatchling build -t wheel -d dist || exit 1; \
-	  .venv-wheels/bin/auditwheel show dist/outrider-*-py3-none-manylinux_2_28_$$machine.whl | tee /dev/stderr \
+	  [ $$machine = arm64 ] || .venv-wheels/bin/auditwheel show dist/outrider-*-py3-none-manylinux_2_28_$$machine.whl | tee /dev/stderr \
 	    | grep -E "\"manylinux_2_(5|12|17|2[0-8])_$$machine\"" >/dev/null || exit 1; \
 	done
 

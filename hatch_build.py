@@ -1,10 +1,10 @@
 """Compiles the C++ of `native/` when Outrider is installed.
 
-A wheel has all levels of the machine; an editable installation has the CPU's quickest level, in place. Without a C++
+A wheel has all levels of the machine; an editable installation has those that its CPU supports, in place. Without a C++
 compiler, and on other machines than x86-64 and ARM64, the wheel is one of Python alone.
 
-The environment variable ``OUTRIDER_WHEEL``, "x86_64" or "aarch64", asks for a wheel for all computers of that kind with
-glibc 2.28; ``CXX`` must compile for them (`make wheels`).
+The environment variable ``OUTRIDER_WHEEL`` asks for a wheel for all computers of a kind: "x86_64" or "aarch64" with
+glibc 2.28, or "arm64" with macOS 11; ``CXX`` must compile for them (`make wheels`).
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ class NativeBuildHook(BuildHookInterface[Any]):
         from outrider.native.levels import LEVELS, MACHINES, supported_levels
 
         platform = sysconfig.get_platform()
-        levels = supported_levels()[:1] if version == "editable" else LEVELS
+        levels = supported_levels() if version == "editable" else LEVELS
         if machine := os.environ.get("OUTRIDER_WHEEL"):
-            platform, levels = f"manylinux_2_28_{machine}", MACHINES[machine]
+            system = "macosx_11_0" if machine == "arm64" else "manylinux_2_28"
+            platform, levels = f"{system}_{machine}", MACHINES[machine]
             compiler.LIBRARIES = Path(self.root, "build", platform)  # another compiler's lie beside the sources
         libraries, failures = compiler.ensure_all(levels)
         for failure in failures:

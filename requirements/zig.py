@@ -1,4 +1,6 @@
-"""Runs zig's C++ compiler for another machine with glibc 2.28: ``zig.py x86_64|aarch64 ARGUMENT...`` (`make wheels`).
+"""Runs zig's C++ compiler for another machine: ``zig.py x86_64|aarch64|arm64 ARGUMENT...`` (`make wheels`).
+
+The first two are Linux with glibc 2.28, `arm64` is macOS 11.
 
 zig compiles its C++ library anew for each CPU that ``-march`` or ``-m`` names, for minutes. Named to clang alone
 (``-target-feature``), all levels of a machine share one.
@@ -33,9 +35,11 @@ def translated(argument: str) -> list[str]:
 
 def main(machine: str, *arguments: str) -> None:
     """Becomes the compiler."""
-    target = ("-target", f"{machine}-linux-gnu.2.28", "-mcpu=baseline", "-s", "-w")
-    others = [word for each in arguments for word in translated(each) or [each]]
-    os.execv(sys.executable, [sys.executable, "-m", "ziglang", "c++", *target, *others])
+    target = "aarch64-macos.11.0" if machine == "arm64" else f"{machine}-linux-gnu.2.28"
+    kept = [each for each in arguments if machine != "arm64" or not each.startswith("-Wl,--version-script")]
+    others = [word for each in kept for word in translated(each) or [each]]
+    command = ["-m", "ziglang", "c++", "-target", target, "-mcpu=baseline", "-s", "-w"]
+    os.execv(sys.executable, [sys.executable, *command, *others])
 
 
 if __name__ == "__main__":

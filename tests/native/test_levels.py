@@ -62,6 +62,19 @@ def test_levels_of_arm64_are_those_of_the_words_that_linux_gives_a_process(
     assert [level.name for level in levels.AARCH64 if level.needs <= flags] == expected
 
 
+@pytest.mark.parametrize(
+    ("features", "expected"),
+    [
+        (["AdvSIMD", "arm.FEAT_DotProd"], ["dotprod", "neon"]),  # M1
+        (["AdvSIMD", "arm.FEAT_DotProd", "arm.FEAT_I8MM", "arm.FEAT_BF16"], ["i8mm", "dotprod", "neon"]),  # M2
+        ([], []),
+    ],
+)
+def test_levels_of_arm64_are_those_of_the_features_that_macos_lists(features: list[str], expected: list[str]) -> None:
+    flags = levels.macos_flags(lambda name: int(name.removeprefix("hw.optional.") in features))
+    assert [level.name for level in levels.AARCH64 if level.needs <= flags] == expected
+
+
 @pytest.mark.parametrize("level", [*levels.X86_64, *levels.AARCH64], ids=lambda level: level.name)
 def test_zig_s_compiler_uses_all_that_a_level_needs_and_no_flag_of_gcc_is_lost(level: Level) -> None:
     assert all(features(flag) for flag in level.flags)

@@ -177,16 +177,22 @@ def test_without_a_compiler_the_wheel_is_one_of_python_alone(sources: Path, tmp_
     assert "outrider/native/library.py" in names
 
 
+@pytest.mark.parametrize(
+    ("machine", "platform"), [("aarch64", "manylinux_2_28_aarch64"), ("arm64", "macosx_11_0_arm64")]
+)
 def test_a_wheel_for_other_computers_holds_their_levels_as_another_compiler_makes_them(
-    sources: Path, crossing: str, tmp_path: Path
+    sources: Path, crossing: str, machine: str, platform: str, tmp_path: Path
 ) -> None:
-    built = _build("wheel", sources, tmp_path / "wheel", OUTRIDER_WHEEL="aarch64", CXX=crossing)
-    assert built.name.endswith("-py3-none-manylinux_2_28_aarch64.whl")
+    built = _build("wheel", sources, tmp_path / "wheel", OUTRIDER_WHEEL=machine, CXX=crossing)
+    assert built.name.endswith(f"-py3-none-{platform}.whl")
     with zipfile.ZipFile(built) as packed:
         libraries = {name: packed.read(name).decode() for name in packed.namelist() if name.endswith(".so")}
     assert libraries.keys() == {f"outrider/native/libraries/{path_of(level).name}" for level in AARCH64}
     for level in AARCH64:
         assert " ".join(level.flags) in libraries[f"outrider/native/libraries/{path_of(level).name}"]
+
+
+def test_a_wheel_for_other_computers_fails_where_a_level_does_not_compile(sources: Path, tmp_path: Path) -> None:
     with pytest.raises(subprocess.CalledProcessError):
         _build("wheel", sources, tmp_path / "none", OUTRIDER_WHEEL="x86_64", CXX="false")
 

@@ -6,6 +6,7 @@ import json
 import os
 import resource
 import signal
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
@@ -56,8 +57,13 @@ def cpu_limit(seconds: float) -> Iterator[None]:
 
 
 def limit_memory(more: int) -> None:
-    """Lets this process take ``more`` bytes of memory than now; it leaves no core file."""
+    """Lets this process take ``more`` bytes of memory than now; it leaves no core file.
+
+    macOS counts in memory what all processes share, hundreds of gigabytes, and has no limit that could be set.
+    """
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "darwin":
+        return
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     most = pages * resource.getpagesize() + more
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -8,6 +8,7 @@ import os
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +28,8 @@ WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wno-psabi", "-Wno-
 """Warnings, of which the sources have none. psabi notes that vectors pass between functions in another way than without
 AVX; maybe-uninitialized is wrong about gcc 12's own intrinsics (gcc's bug 105593)."""
 _EXPORTS = SOURCE / "outrider_native.map"
-"""The linker's list of what a library exports: `-fvisibility` leaves the standard library's templates visible."""
+"""The linker's list of what a library exports: `-fvisibility` leaves the standard library's templates visible. macOS
+needs none, since it looks symbols up by library."""
 _FLAGS = ("-O3", "-shared", "-fPIC", *LANGUAGE, *WARNINGS)
 _COMPILERS = ("c++", "g++", "clang++")
 
@@ -134,7 +136,8 @@ def _compile(command: list[str], level: Level, path: Path) -> None:
     with tempfile.TemporaryDirectory(dir=path.parent) as directory:
         library = Path(directory) / path.name
         flags = [*_FLAGS, *roundings(command), *level.flags, f'-DOUTRIDER_ABI="{abi()}"']
-        flags.append(f"-Wl,--version-script={_EXPORTS}")
+        if sys.platform != "darwin":
+            flags.append(f"-Wl,--version-script={_EXPORTS}")
         completed = subprocess.run(
             [*command, *flags, *units, "-o", str(library)], capture_output=True, text=True, check=False
         )

@@ -8,7 +8,8 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,13 +43,15 @@ AARCH64 = (
     Level("neon", (), frozenset(["asimd"])),
 )
 """The quickest first. A row has the same bits at all of them."""
-MACHINES: dict[str, tuple[Level, ...]] = {"x86_64": X86_64, "aarch64": AARCH64}
+MACHINES: dict[str, tuple[Level, ...]] = {"x86_64": X86_64, "aarch64": AARCH64, "arm64": AARCH64}
+"""By the machine's name, which is `arm64` on macOS."""
 LEVELS = MACHINES.get(platform.machine(), ())
 """Of this machine."""
 
 _VARIABLE = "OUTRIDER_NATIVE_LEVEL"
 _HWCAP, _HWCAP2 = 16, 26
 _ARM_BITS = {"asimd": (_HWCAP, 1), "asimddp": (_HWCAP, 20), "i8mm": (_HWCAP2, 13)}
+_MACOS = {"asimd": "AdvSIMD", "asimddp": "arm.FEAT_DotProd", "i8mm": "arm.FEAT_I8MM"}
 
 
 class LevelError(Exception):
@@ -73,7 +76,9 @@ def supported_levels() -> tuple[Level, ...]:
 
 
 def cpu_flags() -> frozenset[str]:
-    """The CPU's flags, as Linux names them; empty where Linux does not list them."""
+    """The CPU's flags, as Linux names them; empty where the system does not list them."""
+    if sys.platform == "darwin":
+        return macos_flags(_sysctl)
     if LEVELS is AARCH64:
         getauxval = ctypes.CDLL(None).getauxval
         getauxval.argtypes, getauxval.restype = (ctypes.c_ulong,), ctypes.c_ulong
@@ -92,3 +97,17 @@ def arm_flags(words: Mapping[int, int]) -> frozenset[str]:
     Unlike ``/proc/cpuinfo``, the words are those of the CPU that qemu's user mode emulates.
     """
     return frozenset(name for name, (word, bit) in _ARM_BITS.items() if words[word] >> bit & 1)
+
+
+def macos_flags(sysctl: Callable[[str], int]) -> frozenset[str]:
+    """Those flags that `AARCH64` needs, of macOS's values below ``hw.optional`` (Apple's "Determining Instruction Set
+    Characteristics"): 1 for what the CPU has.
+    """
+    return frozenset(name for name, feature in _MACOS.items() if sysctl(f"hw.optional.{feature}") == 1)
+
+
+def _sysctl(name: str) -> int:
+    """A value of macOS's kernel; 0 where it has none of the name."""
+    value, size = ctypes.c_int(), ctypes.c_size_t(ctypes.sizeof(ctypes.c_int))
+    ctypes.CDLL(None).sysctlbyname(name.encode(), ctypes.byref(value), ctypes.byref(size), None, ctypes.c_size_t())
+    return value.value

@@ -25,7 +25,7 @@ def absence() -> str | None:
     """
     levels = supported_levels()
     if not LEVELS:
-        return "it is written for Linux on x86-64 and ARM64"
+        return "it is written for x86-64 and ARM64"
     if not levels:
         return f"this CPU has no {LEVELS[-1].name.upper()}"
     if not any(path_of(level).exists() for level in levels):
@@ -49,5 +49,5 @@ def notice() -> str | None:
         remedy = next((remedies[cause] for cause in remedies if cause in why), "")
         return f"No compiled code: {why}; {_LOSS}.{remedy}"
     if in_checkout() and not path_of(supported_levels()[0]).exists():
-        return "The C++ is not compiled as it stands: the first process that decodes compiles it, for some 15 seconds."
+        return "The C++ is not compiled as it stands: the first process that decodes compiles it, for a minute or two."
     return None

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -73,6 +74,8 @@ def _affinity(root: Path) -> set[int]:
     for line in _text(root / "proc/self/status").splitlines():
         if line.startswith("Cpus_allowed_list:"):
             return _numbers(line.partition(":")[2])
+    if sys.platform == "darwin":
+        return set(range(os.cpu_count() or 1))
     return os.sched_getaffinity(0)
 
 
@@ -165,6 +168,9 @@ def _mounts(root: Path) -> Iterator[tuple[str, Path, str]]:
 
 
 def _meminfo(root: Path, name: str) -> int:
+    """A value of Linux's list of memory, in bytes; all memory on macOS, which has no such list."""
+    if sys.platform == "darwin":
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     for line in (root / "proc/meminfo").read_text().splitlines():
         if line.startswith(f"{name}:"):
             return int(line.split()[1]) * 1024

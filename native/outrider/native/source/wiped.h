@@ -1,6 +1,6 @@
 // Vectors whose memory is overwritten with zeros when they give it up, also when they grow: they hold users' tokens.
 #pragma once
-#include <string.h>
+#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -17,7 +17,8 @@ struct WipingAllocator : std::allocator<T> {
   WipingAllocator(const WipingAllocator<U>&) {}
 
   void deallocate(T* memory, size_t count) {
-    explicit_bzero((void*)memory, count * sizeof(T));
+    std::memset((void*)memory, 0, count * sizeof(T));
+    asm volatile("" : : "r"(memory) : "memory");  // the compiler may not leave the zeros out
     std::allocator<T>::deallocate(memory, count);
   }
 };
