@@ -62,6 +62,7 @@ WHOLE: tuple[str, ...] = (
     "gateway/mesh/test_secure.py",
     "gateway/mesh/test_stream_tenants.py",
     "gateway/stream/test_sharing.py",
+    "gateway/tool_calls/test_guessed_calls.py",
     "gpu_proof",
     "kernels/kv_compact",
     "kernels/linear/test_linear_triton.py",

@@ -94,11 +94,14 @@ class Run:
 
     async def _batch(self, client: httpx.AsyncClient, batch: Sequence[tuple[int, Case]]) -> None:
         asked = [body(case, number) | {"user": f"batch {batch[0][0]}"} for number, case in batch]
-        plain = await self._each(client, asking.whole, batch, [made | {"speculation": "off"} for made in asked])
-        told = await self._each(client, asking.streamed, batch, asked)
         free = [body(case | {"stop": "none"}, number) for number, case in batch]
         stopped = [pair for pair in zip(batch, free, strict=True) if stop_of(pair[0][1])]
-        twins = await self._each(client, asking.whole, [each for each, _ in stopped], [made for _, made in stopped])
+        # Twins belong to no session: the verifier that the batch leaves free computes them, and keeps their prompts.
+        plain, twins = await asyncio.gather(
+            self._each(client, asking.whole, batch, [made | {"speculation": "off"} for made in asked]),
+            self._each(client, asking.whole, [each for each, _ in stopped], [made for _, made in stopped]),
+        )
+        told = await self._each(client, asking.streamed, batch, asked)
         twin_of = {number: twin for ((number, _), _), twin in zip(stopped, twins, strict=True)}
         killed = await self.killer.run(
             [partial(asking.streamed, client, case["api"], made) for (_, case), made in zip(batch, asked, strict=True)]
