@@ -19,8 +19,8 @@ from torch import Tensor
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 
-CAPABILITIES = {"sm_80": 80, "sm_90": 90}
-"""A100, and H100 or H200."""
+CAPABILITIES = {"sm_80": 80, "sm_86": 86, "sm_89": 89, "sm_90": 90, "sm_100": 100}
+"""A100; A10 and RTX 30; L4, L40 and RTX 40; H100 and H200; B200."""
 
 _LOAD = re.compile(r"ld\.global(?:\.[a-z0-9_:]+)*?(?:\.v(\d))?\.b(\d+)")
 
