@@ -35,7 +35,7 @@ class CompiledKernel:
         spilled: bytes of a thread's registers that are kept in memory.
         shared: bytes of shared memory of a program.
         load: bytes of a thread's widest load from memory, up to 16.
-        matmuls: ``wgmma`` or ``mma.sync`` where tensor cores multiply matrices, else ``none``.
+        matmuls: ``tcgen05.mma``, ``wgmma`` or ``mma.sync`` where tensor cores multiply matrices, else ``none``.
         copies: ``bulk`` (TMA) or ``cp.async`` where memory is copied asynchronously, else ``none``.
     """
 
@@ -140,7 +140,7 @@ def facts(kernel: Any) -> CompiledKernel:
         spilled=usage["STACK"] + usage["LOCAL"],
         shared=kernel.metadata.shared,
         load=max((int(count or 1) * int(bits) // 8 for count, bits in _LOAD.findall(ptx)), default=0),
-        matmuls=next((name for name in ("wgmma", "mma.sync") if name in ptx), "none"),
+        matmuls=next((name for name in ("tcgen05.mma", "wgmma", "mma.sync") if name in ptx), "none"),
         copies="bulk" if "cp.async.bulk" in ptx else "cp.async" if "cp.async" in ptx else "none",
     )
 
