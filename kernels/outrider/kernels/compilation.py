@@ -19,8 +19,8 @@ from torch import Tensor
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 
-CAPABILITIES = {"sm_80": 80, "sm_90": 90}
-"""A100, and H100 or H200."""
+CAPABILITIES = {"sm_80": 80, "sm_86": 86, "sm_89": 89, "sm_90": 90, "sm_100": 100}
+"""A100; A10 and RTX 30; L4, L40 and RTX 40; H100 and H200; B200."""
 
 _LOAD = re.compile(r"ld\.global(?:\.[a-z0-9_:]+)*?(?:\.v(\d))?\.b(\d+)")
 
@@ -35,7 +35,7 @@ class CompiledKernel:
         spilled: bytes of a thread's registers that are kept in memory.
         shared: bytes of shared memory of a program.
         load: bytes of a thread's widest load from memory, up to 16.
-        matmuls: ``wgmma`` or ``mma.sync`` where tensor cores multiply matrices, else ``none``.
+        matmuls: ``tcgen05.mma``, ``wgmma`` or ``mma.sync`` where tensor cores multiply matrices, else ``none``.
         copies: ``bulk`` (TMA) or ``cp.async`` where memory is copied asynchronously, else ``none``.
     """
 
@@ -140,7 +140,7 @@ def facts(kernel: Any) -> CompiledKernel:
         spilled=usage["STACK"] + usage["LOCAL"],
         shared=kernel.metadata.shared,
         load=max((int(count or 1) * int(bits) // 8 for count, bits in _LOAD.findall(ptx)), default=0),
-        matmuls=next((name for name in ("wgmma", "mma.sync") if name in ptx), "none"),
+        matmuls=next((name for name in ("tcgen05.mma", "wgmma", "mma.sync") if name in ptx), "none"),
         copies="bulk" if "cp.async.bulk" in ptx else "cp.async" if "cp.async" in ptx else "none",
     )
 

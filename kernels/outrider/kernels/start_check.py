@@ -42,7 +42,7 @@ def _compile(shape: str, gpu: str) -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m outrider.kernels.start_check", description=__doc__)
     parser.add_argument("--shapes", type=names(SHAPES), default=["pocket"], help=f"of {', '.join(SHAPES)}")
-    parser.add_argument("--gpus", type=names(CAPABILITIES), default=["sm_90"], help="sm_80, sm_90 or both")
+    parser.add_argument("--gpus", type=names(CAPABILITIES), default=["sm_90"], help=f"of {', '.join(CAPABILITIES)}")
     return parser.parse_args()
 
 

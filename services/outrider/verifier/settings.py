@@ -143,19 +143,21 @@ class VerifierSettings(Settings, kw_only=True, frozen=True):
             description="most seconds for which pages, learnt answers and grammars are kept after their last use",
         ),
     ] = 3600.0
-    max_running: Annotated[int, Meta(ge=1, description="most sequences in a step")] = 64
+    max_running: Annotated[int, Meta(ge=0, description="most sequences in a step; 0: 64 on a CPU, 128 on a GPU")] = 0
     max_waiting: Annotated[
         int, Meta(ge=1, description="most requests in the queue; a full queue still admits tenants up to their share")
     ] = 256
-    prefill_rows: Annotated[int, Meta(ge=1, description="most prompt tokens in a step")] = 256
+    prefill_rows: Annotated[
+        int, Meta(ge=0, description="most prompt tokens in a step; 0: 256 on a CPU, 512 on a GPU")
+    ] = 0
     max_rows: Annotated[
         int,
         Meta(
-            ge=2,
+            ge=0,
             description="most rows in a step (sequences, guesses and prompts), above max_running; "
-            "fewer rows limit how long a prompt delays other sequences",
+            "fewer rows limit how long a prompt delays other sequences; 0: 320 on a CPU, 640 on a GPU",
         ),
-    ] = 320
+    ] = 0
     embedding_share: Annotated[
         float,
         Meta(ge=0.01, le=1, description="share of the time that embeddings take while answers are computed"),
@@ -163,7 +165,9 @@ class VerifierSettings(Settings, kw_only=True, frozen=True):
     priority_aging_s: Annotated[
         float, Meta(gt=0, description="seconds of waiting that raise a priority by one level")
     ] = 10.0
-    max_guesses: Annotated[int, Meta(ge=0, description="most guesses in a step; 0 turns them off")] = 64
+    max_guesses: Annotated[
+        int, Meta(ge=-1, description="most guesses in a step; 0 turns them off; -1: 64 on a CPU, 256 on a GPU")
+    ] = -1
     max_nodes: Annotated[int, Meta(ge=1, le=MOST_NODES, description="most guesses of a sequence in a step")] = 31
     max_tenant_guesses: Annotated[
         int, Meta(ge=0, description="most guesses in a step over one tenant's sequences; 0 for no limit")

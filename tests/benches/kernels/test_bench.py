@@ -21,13 +21,14 @@ from outrider.kernels.shapes import SHAPES, ModelShape
 from tests.kernels.device import DEVICE
 
 TOY = ModelShape("toy", 48, 4, 2, 64, 40, 64, 2, torch.float32, torch.float32)
+EXPERTS = replace(TOY, name="toy-experts", intermediate=16, experts=5, active=2)
 STEP = Step("toy", 2, 6, 9)
 
 
 @pytest.mark.parametrize("op", PAIRS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_both_sides_of_a_measurement_give_the_same(op: str, dtype: torch.dtype) -> None:
-    shape = replace(TOY, dtype=dtype, kv_dtype=dtype)
+    shape = replace(EXPERTS if op == "experts" else TOY, dtype=dtype, kv_dtype=dtype)
     for case in cases([shape], [STEP]):
         if case.op == op:
             torch.manual_seed(0)
@@ -51,6 +52,14 @@ def test_work_is_counted_once_a_byte_and_twice_a_product() -> None:
     tokens = 4097 * 2 * 8 * (128 + 4)
     assert found["tree_attention", ""] == Work(tokens + 2 * 4096 * 2, 4 * 4097 * 4096, torch.bfloat16)
     assert found["rms_norm", ""].flops == 0
+
+
+@pytest.mark.parametrize(("rows", "chosen"), [(1, 2), (1000, 5)])
+def test_weights_of_chosen_experts_are_counted_once(rows: int, chosen: int) -> None:
+    [work] = [case.work for case in cases([EXPERTS], [Step("", rows, 1, 9)]) if case.op == "experts"]
+    weights = chosen * 3 * 16 * 48
+    assert work.moved == pytest.approx((weights + rows * (48 + 5 + 48)) * 4, abs=8)
+    assert work.flops == 2 * rows * 2 * 3 * 16 * 48
 
 
 @pytest.mark.parametrize("name", DEVICES)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from outrider.benches.kernels import report
+from outrider.kernels.compilation import CompiledKernel
 
 _KIB = 1024
 _SHARED = {"sm_80": 163 * _KIB, "sm_90": 227 * _KIB}
@@ -49,6 +50,32 @@ def test_every_kernel_of_a_model_compiles_for_a_gpu_within_its_means(
     markdown = (tmp_path / "kernels.md").read_text().splitlines()
     assert len(markdown) == len(kernels) + 2
     assert markdown[0].startswith("| op | variant | kernel | gpu | warps | registers | spilled |")
+
+
+def test_the_most_of_each_kernel_is_told_for_each_gpu() -> None:
+    def line(kernel: str, gpu: str, registers: int, spilled: int, shared: int, matmuls: str) -> report.Line:
+        return report.Line(
+            "linear", "", kernel, gpu, CompiledKernel(4, registers, spilled, shared, 16, matmuls, "none")
+        )
+
+    lines = [
+        line("_matmul", "sm_80", 200, 8, 1024, "mma.sync"),
+        line("_matmul", "sm_80", 255, 0, 512, "mma.sync"),
+        line("_matmul", "sm_90", 168, 0, 98304, "wgmma"),
+        line("_to_fp8", "sm_90", 48, 0, 0, "none"),
+    ]
+    first, second = report.most(lines, ["sm_80", "sm_90"])
+    assert first == {
+        "op": "linear",
+        "kernel": "_matmul",
+        "kernels": "2, 1",
+        "registers": "255, 168",
+        "spilled": "8, 0",
+        "shared": "1.0, 96.0",
+        "matmul": "mma.sync, wgmma",
+        "copies": "",
+    }
+    assert (second["kernels"], second["shared"], second["matmul"]) == ("–, 1", "–, 0.0", "")
 
 
 def test_an_unknown_shape_is_refused_by_name(

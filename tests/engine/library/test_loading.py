@@ -10,6 +10,7 @@ import pytest
 from msgspec import Meta
 from outrider.engine import SettingsError
 from outrider.engine.library.loading import BOUNDS, engine_settings
+from outrider.engine.models.operators.graphs import ROWS
 from outrider.engine.settings import EngineSettings
 from outrider.verifier.settings import VerifierSettings
 
@@ -25,6 +26,15 @@ def test_settings_have_the_bounds_of_a_verifier() -> None:
 def test_settings_have_the_defaults_of_a_verifier() -> None:
     ours, theirs = EngineSettings(), VerifierSettings().engine()
     assert theirs == replace(ours, drafters=list(ours.drafters))
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:1"])
+def test_a_gpu_has_larger_steps_than_a_cpu_where_settings_leave_that_to_it(device: str) -> None:
+    made = engine_settings("a", None, [], {"device": device, "max_guesses": 0, "prefill_rows": 7})
+    assert (made.max_running, made.max_rows, made.prefill_rows, made.max_guesses) == (128, 640, 7, 0)
+    assert made.max_rows == ROWS[-1], "the largest step runs as a CUDA graph"
+    cpu = engine_settings("a", None, [], {"max_rows": 400})
+    assert (cpu.max_running, cpu.max_rows, cpu.prefill_rows, cpu.max_guesses) == (64, 400, 256, 64)
 
 
 def test_a_draft_model_is_a_drafter_beside_the_others() -> None:

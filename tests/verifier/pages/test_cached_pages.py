@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence as Seq
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -21,12 +21,12 @@ from outrider.mesh.rpc import close_channels
 from outrider.verifier.pages.cached_pages import (
     CachedPages,
     OfferedPages,
+    PageWriter,
     Prompt,
     WantedPages,
     copy_pages,
     page_bytes,
     to_bytes,
-    write_page,
 )
 from outrider.verifier.pages.page_server import DeliveringCache, PageBatch
 from outrider.verifier.pages.peers import Peers
@@ -34,6 +34,7 @@ from outrider.verifier.pages.remote_prefill import gives
 from outrider.verifier.pages.shards import SEGMENT, instances_of
 from outrider.verifier.pages.transfer import TransferTime
 from outrider.wire.pages import page_key
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.engine.engines import MakeEngine
@@ -213,7 +214,7 @@ def test_a_page_comes_back_as_it_was_in_every_dtype(dtype: torch.dtype) -> None:
             part.copy_(torch.randint(-100, 100, part.shape).to(part.dtype))
     stored = to_bytes(copy_pages(pool, [0, 1]), 1)
     assert len(stored) == page_bytes(pool)
-    write_page(pool, 3, stored)
+    PageWriter(pool).write(3, stored)
     copies = copy_pages(pool, [3, 2])
     assert to_bytes(copies, 0) == stored
     assert to_bytes(copies, 1) != stored
@@ -221,6 +222,66 @@ def test_a_page_comes_back_as_it_was_in_every_dtype(dtype: torch.dtype) -> None:
     copies = copy_pages(pool, [3, 1])
     assert to_bytes(copies, 0) == bytes(len(stored))
     assert to_bytes(copies, 1) == stored
+
+
+class Pinned(TorchFunctionMode):
+    """Notes tensors of pinned memory, and makes ones of plain memory, which needs no GPU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[int] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        if kwargs.pop("pin_memory", False):
+            self.sizes.append(args[0])
+        return func(*args, **kwargs)
+
+
+class Copies(TorchDispatchMode):
+    """Notes copies from the CPU to a device: whether the caller waits for them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waited: list[bool] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten.copy_.default and args[1].device.type == "cpu":
+            self.waited.append(len(args) < 3 or not args[2])
+        return func(*args, **(kwargs or {}))
+
+
+class Event:
+    """Stands in for an event of a GPU, and notes when the CPU waits for it."""
+
+    waits: ClassVar[list[int]] = []
+    made: ClassVar[int] = 0
+
+    def __init__(self, device: torch.device) -> None:
+        assert device.type == "meta"
+        self.number, Event.made = Event.made, Event.made + 1
+
+    def record(self) -> None:
+        pass
+
+    def synchronize(self) -> None:
+        Event.waits.append(self.number)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.int8])
+def test_pages_reach_a_gpu_by_pinned_memory_and_without_waiting(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch, "Event", Event)
+    Event.waits, Event.made = [], 0
+    pool = KvPool(3, 32, 8, 2, 16, dtype, "meta")
+    with Pinned() as pinned, Copies() as copies:
+        writer, size = PageWriter(pool), page_bytes(pool)
+        for page in range(11):
+            writer.write(page, bytes(size))
+    assert copies.waited == [False] * 11, "one copy a page, for which nobody waits"
+    assert pinned.sizes == [size] * 8
+    assert Event.waits == [0, 1, 2], "memory is used again once its page has left it"
 
 
 class NoIndexOfEightBitFloats(TorchDispatchMode):

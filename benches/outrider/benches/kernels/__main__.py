@@ -24,7 +24,7 @@ from rich.console import Console
 
 _MEASURED = [name for name, shape in SHAPES.items() if shape.quants is None]
 _CPU_SHAPES = ["pocket"]
-_GPU_SHAPES = ["llama-3.1-8b", "llama-3.1-8b-int8", "llama-3.1-8b-int4", "qwen3-32b-fp8"]
+_GPU_SHAPES = ["llama-3.1-8b", "llama-3.1-8b-int8", "llama-3.1-8b-int4", "qwen3-32b-fp8", "qwen3-30b-a3b"]
 _CPU_ROWS = [1, 4, 8, 16, 32]
 _CPU_CONTEXT = 300
 _WIDTH = 140

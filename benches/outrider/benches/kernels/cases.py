@@ -167,6 +167,18 @@ def _linear(shape: ModelShape, step: Step) -> Parts:
 
 
 @_op
+def _experts(shape: ModelShape, step: Step) -> Parts:
+    """The weights, once, of as many experts as rows choose on average, each expert as likely as the others."""
+    if not shape.stacked:
+        return
+    count, hidden, width = shape.experts, shape.hidden, shape.intermediate
+    chosen = count * (1 - (1 - shape.active / count) ** step.rows)
+    rows = step.rows * (hidden * shape.dtype.itemsize + (count + hidden) * torch.float32.itemsize)
+    weights = int(chosen * 3 * width * hidden * shape.dtype.itemsize)
+    yield "", Work(weights + rows, 2 * step.rows * shape.active * 3 * width * hidden, shape.dtype)
+
+
+@_op
 def _tree_attention(shape: ModelShape, step: Step) -> Parts:
     """Keys and values of each sequence once; of its own rows, each sees half."""
     tokens = step.sequences * (step.context + step.nodes)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from outrider.benches.kernels import attention
 from outrider.benches.kernels.cases import MOVED, Case
+from outrider.kernels.experts import triton as experts
 from outrider.kernels.kv_compact import triton as kv_compact
 from outrider.kernels.linear import (
     GroupedWeight,
@@ -176,6 +178,29 @@ def _linear(case: Case, device: torch.device) -> Pair:
     x = _noise(case, device, case.step.rows, case.shape.matmuls[case.part][1])
     ours, weight = random_weight(case.shape, case.part, device)
     return Pair(lambda: linear.linear(x, ours, strict=case.strict), functional.linear, (x, weight), fuses=False)
+
+
+@_pair
+def _experts(case: Case, device: torch.device) -> Pair:
+    shape, rows = case.shape, case.step.rows
+    x, scores = _noise(case, device, rows, shape.hidden), torch.randn(rows, shape.experts, device=device)
+    gate_up = _noise(case, device, shape.experts, 2 * shape.intermediate, shape.hidden) / shape.hidden**0.5
+    down = _noise(case, device, shape.experts, shape.hidden, shape.intermediate) / shape.intermediate**0.5
+    layer = experts.StackedExperts(gate_up, down, shape.active, normed=True)
+    theirs = partial(_torch_experts, shape.active)
+    return Pair(lambda: layer(x, scores), theirs, (x, scores, gate_up, down), fuses=False)
+
+
+def _torch_experts(active: int, x: Tensor, scores: Tensor, gate_up: Tensor, down: Tensor) -> Tensor:
+    """Sorts pairs of a row and an expert by expert, without the host, for torch's grouped matmuls."""
+    shares, chosen = scores.softmax(-1).topk(active)
+    shares /= shares.sum(-1, keepdim=True)
+    order = chosen.flatten().argsort()
+    each = torch.arange(len(gate_up), device=x.device)
+    ends = torch.searchsorted(chosen.flatten()[order], each, right=True, out_int32=True)
+    between = _torch_swiglu(functional.grouped_mm(x[order // active], gate_up.mT, offs=ends))
+    results = functional.grouped_mm(between, down.mT, offs=ends) * shares.flatten()[order, None]
+    return torch.zeros(x.shape, device=x.device).index_add_(0, order // active, results)
 
 
 @_pair

@@ -11,7 +11,7 @@ import json
 import multiprocessing
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -79,14 +79,45 @@ def main() -> None:
         cells = [line.cells for line in compiled_lines]
         (options.out / "kernels.json").write_text(json.dumps(cells, indent=1) + "\n")
         (options.out / "kernels.md").write_text(_markdown(cells))
+        (options.out / "most.md").write_text(_markdown(most(compiled_lines, options.gpus)))
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m outrider.benches.kernels.report", description=__doc__)
     parser.add_argument("--shapes", type=names(SHAPES), default=list(SHAPES), help=f"of {', '.join(SHAPES)}")
-    parser.add_argument("--gpus", type=names(CAPABILITIES), default=list(CAPABILITIES), help="sm_80, sm_90 or both")
-    parser.add_argument("--out", type=Path, help="folder for kernels.json and kernels.md")
+    parser.add_argument(
+        "--gpus", type=names(CAPABILITIES), default=list(CAPABILITIES), help=f"of {', '.join(CAPABILITIES)}"
+    )
+    parser.add_argument("--out", type=Path, help="folder for kernels.json, kernels.md and most.md")
     return parser.parse_args()
+
+
+def most(lines: Sequence[Line], gpus: Sequence[str]) -> list[dict[str, str | int]]:
+    """For each kernel of each op the number of its compilations and the most that one takes, on each of ``gpus``."""
+    found: dict[tuple[str, str], dict[str, list[CompiledKernel]]] = {}
+    for line in lines:
+        found.setdefault((line.op, line.kernel), {}).setdefault(line.gpu, []).append(line.compiled)
+
+    def cell(of_gpus: dict[str, list[CompiledKernel]], figure: Callable[[list[CompiledKernel]], object]) -> str:
+        return ", ".join(str(figure(of_gpus[gpu])) if gpu in of_gpus else "–" for gpu in gpus)
+
+    def instructions(of_gpus: dict[str, list[CompiledKernel]], name: str) -> str:
+        used = {getattr(each, name) for compiled in of_gpus.values() for each in compiled}
+        return ", ".join(sorted(used - {"none"}))
+
+    return [
+        {
+            "op": op,
+            "kernel": kernel,
+            "kernels": cell(each, len),
+            "registers": cell(each, lambda compiled: max(one.registers for one in compiled)),
+            "spilled": cell(each, lambda compiled: max(one.spilled for one in compiled)),
+            "shared": cell(each, lambda compiled: f"{max(one.shared for one in compiled) / 1024:.1f}"),
+            "matmul": instructions(each, "matmuls"),
+            "copies": instructions(each, "copies"),
+        }
+        for (op, kernel), each in found.items()
+    ]
 
 
 def _table(lines: Sequence[Line]) -> Table:

@@ -22,7 +22,7 @@ from outrider.measure.planning.scrape import PROCESSES, Snapshot, scrape
 from outrider.measure.report.bench_report import machine
 from outrider.mesh import plugins
 from outrider.mesh.access import Access
-from outrider.mesh.config import describe
+from outrider.mesh.config import load
 
 Progress = Callable[[str], None]
 KINDS = ("gateway", "tokenizer", "verifier")
@@ -141,14 +141,12 @@ class _Measurement:
 
 def limits(settings: dict[str, str], idle: Snapshot) -> Limits:
     """The limits of one verifier: from its settings, and its pages from the metrics of an idle mesh."""
-    fields = describe(
-        plugins.load("outrider.settings", "verifier"), "verifier", file=None, env=os.environ, flags=settings
-    )
-    values = {setting.field.path: setting.value for setting in fields}
+    verifier: Any = load(plugins.load("outrider.settings", "verifier"), "verifier", env=os.environ, flags=settings)
+    engine = verifier.engine()
     names = ("max_running", "max_waiting", "prefill_rows", "max_rows", "page_size")
     verifiers = max(idle.total("verifier", PROCESSES), 1)
     free, used = (idle.total("verifier", f"verifier_{name}") for name in ("free_pages", "kv_utilization"))
-    return Limits(pages=round(free / max(verifiers - used, 1e-9)), **{name: int(values[name]) for name in names})
+    return Limits(pages=round(free / max(verifiers - used, 1e-9)), **{name: getattr(engine, name) for name in names})
 
 
 def _measured(name: str, samples: Sequence[Sample], before: Snapshot, now: Snapshot) -> Measured:
