@@ -13,11 +13,25 @@ from triton.runtime import interpreter
 
 @cache
 def change_the_language_once() -> None:
-    """Makes a launch replace the language's functions by interpreted ones once, not at every call within it."""
+    """Makes a launch replace the language's functions by interpreted ones once, not at every call within it.
+
+    The table of numpy's types is kept too, which every operation makes anew.
+    """
     change, changed = interpreter._patch_lang, set[int]()
+    to_numpy = interpreter._get_np_dtype
+    kept = cache(to_numpy)
+
+    def numpy_type(of: Any) -> Any:
+        return to_numpy(of) if isinstance(of.scalar, tl.pointer_type) else kept(of.scalar)
+
+    interpreter._get_np_dtype = numpy_type
+
+    @cache
+    def named_in(fn: Any) -> set[int]:
+        return {id(each) for each in fn.__globals__.values() if inspect.ismodule(each) and each in (tl, tl.core)}
 
     def once(fn: Any) -> Any:
-        named = {id(each) for each in fn.__globals__.values() if inspect.ismodule(each) and each in (tl, tl.core)}
+        named = named_in(fn)
         if changed and named <= changed:
             return None  # a call within a launch, which restores everything at its end
         scope = change(fn)
