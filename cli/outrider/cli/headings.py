@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from typer.core import TyperGroup
+from typer.core import TyperGroup, TyperOption
 
 HEADINGS: Mapping[str, tuple[str, ...]] = {
     "Serve on this machine": ("up", "ps", "logs", "stop", "doctor"),
@@ -14,6 +14,16 @@ HEADINGS: Mapping[str, tuple[str, ...]] = {
     "Operate": ("config", "tenants", "keys", "certs", "bus", "credentials", "audit"),
     "Measure": ("bench", "load", "trace", "trace-steps", "profile", "plan"),
 }
+
+_display_type = TyperOption.display_type_rich
+
+
+def _type_of_value(option: TyperOption, ctx: Any) -> str | None:
+    """What the help says of an option's value; "" for a flag, which takes none."""
+    return "" if option.is_flag else _display_type(option, ctx=ctx)
+
+
+TyperOption.display_type_rich = _type_of_value  # type: ignore[assignment, method-assign]
 
 
 class Grouped(TyperGroup):

@@ -26,13 +26,13 @@ from typer import _completion_shared
 _FIRST_STEPS = """\
 Outrider serves language models with speculative decoding.
 
-  outrider up                            serve the small model that ships here
-  outrider up --model NAME               serve a folder, a GGUF file or a model of the Hugging Face Hub
-  outrider chat                          in a second terminal: talk to it
-  outrider complete 'def parse_args('    complete a text; accepted guesses are green
-  outrider doctor                        say what this machine has, and what it lacks
+  outrider up                          serve the small model that ships here
+  outrider up --model NAME             a folder, a GGUF file, or one of the Hub
+  outrider chat                        in a second terminal: talk to it
+  outrider complete 'def parse_args('  complete a text; right guesses are green
+  outrider doctor                      say what this machine has and lacks
 
-`outrider --help` lists all commands, and `outrider COMMAND --help` what one takes."""
+`outrider -h` lists all commands, and `outrider COMMAND -h` what one takes."""
 
 _FIRST_TAB = """
 [[ $zsh_eval_context[-1] == loadautofunc ]] && %(complete_func)s "$@"

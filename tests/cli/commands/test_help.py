@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from outrider.cli.headings import HEADINGS
+from outrider.cli.main import app
+from rich.text import Text
 
 from tests.cli.calls import CLI, outrider
 
@@ -21,6 +26,7 @@ def test_alone_it_says_what_to_do_first() -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("\n") < 12
     assert "  outrider up  " in done.stdout
+    assert all(len(line) <= 80 for line in done.stdout.splitlines())
 
 
 def test_commands_of_the_help_are_under_headings_and_up_is_first() -> None:
@@ -39,6 +45,29 @@ def test_commands_of_the_help_are_under_headings_and_up_is_first() -> None:
 @pytest.mark.parametrize("argument", ["--version", "version"])
 def test_the_version_is_that_of_the_distribution(argument: str) -> None:
     assert outrider(argument).stdout == f"outrider {metadata.version('outrider')}\n"
+
+
+def test_a_flag_takes_no_value_and_a_default_in_brackets_is_shown() -> None:
+    environment = os.environ | {"COLUMNS": "160"}
+    done = subprocess.run([*CLI, "up", "-h"], capture_output=True, text=True, env=environment, check=True)
+    secure, verbose = (
+        next(line for line in done.stdout.splitlines() if flag in line) for flag in ("--secure", "--verbose")
+    )
+    assert "<" not in secure + verbose
+    assert "runs it in the verifier. [as is profitable]" in done.stdout
+
+
+def test_no_help_has_a_bracket_that_is_taken_for_markup() -> None:
+    for command in _commands(typer.main.get_command(app)):
+        for parameter in command.params:
+            said = getattr(parameter, "help", None) or ""
+            assert Text.from_markup(said).plain == said.replace("\\[", "["), (command.name, parameter.name)
+
+
+def _commands(command: Any) -> Iterator[Any]:
+    yield command
+    for below in getattr(command, "commands", {}).values():
+        yield from _commands(below)
 
 
 def test_every_command_has_a_short_option_for_help() -> None:

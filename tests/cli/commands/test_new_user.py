@@ -116,6 +116,12 @@ class Terminal:
         return code
 
 
+def test_a_narrow_terminal_shows_addresses_whole(user: User, mesh: Up, url: str) -> None:
+    listed = Terminal(user, "ps")  # of 80 columns
+    assert url in listed.wait_for(re.escape(str(user.home / "logs")))
+    assert listed.end() == 0
+
+
 def test_a_chat_in_a_terminal_keeps_what_was_said_and_forgets_it_when_told(user: User, mesh: Up) -> None:
     chat = Terminal(user, "chat", "--temperature", "0", "--max-tokens", "400")
     chat.wait_for("pocket at .*Ctrl-D ends")

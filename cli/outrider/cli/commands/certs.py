@@ -41,13 +41,13 @@ def certs_issue(
     kind: Annotated[
         str, typer.Argument(help="What it is for: gateway, tokenizer, proposer, verifier, kvcache, broker or client.")
     ],
-    name: Annotated[str | None, typer.Option(help="Name of its files. [that of the kind]")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of its files. \\[that of the kind]")] = None,
     hosts: Annotated[
         list[str] | None,
         typer.Option(
             "--host",
             metavar="HOST",
-            help="A name or an address by which clients reach a gateway; may be repeated. [localhost, 127.0.0.1, ::1]",
+            help="A name or an address for clients of a gateway; may be repeated. \\[localhost, 127.0.0.1, ::1]",
         ),
     ] = None,
     days: Days = DAYS,

@@ -32,7 +32,7 @@ def use(
         str, typer.Argument(metavar="MODEL_OR_DIR", help="Directory that verifiers see, or a name of the Hub.")
     ],
     drafter: Drafter = "head",
-    version: Annotated[str | None, typer.Option(help="Name of the version. [v1, v2, ...]")] = None,
+    version: Annotated[str | None, typer.Option(help="Name of the version. \\[v1, v2, ...]")] = None,
     model: Served = None,
     tenant: Tenant = None,
     wait: Wait = 120.0,

@@ -11,7 +11,7 @@ import typer
 
 models_app = typer.Typer(help="Models of the Hugging Face Hub on this machine.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="org/repository[:file][@revision]")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="org/repository[:file]\\[@revision]")]
 Model = Annotated[
     str | None,
     typer.Argument(metavar="[NAME]", help="A name of the Hub, a directory or a GGUF file; else all in the cache."),

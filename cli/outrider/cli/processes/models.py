@@ -42,7 +42,13 @@ def pin_models(settings: SettingsByKind, flags: Flags) -> bool:
 
 
 def require_model(kind: str, settings: Mapping[str, EffectiveSetting]) -> None:
-    """`StartError` if a service's model is a path where no model is, or that lacks the file the service reads first."""
+    """`StartError` if a service's model is a path where no model is, or that lacks the file the service reads first.
+
+    A drafter's model has to be there; its drafter checks the files.
+    """
+    for key, named in _drafters_models(settings):
+        if named != POCKET and is_path(named) and not Path(named).exists():
+            raise StartError(f"{kind}.{key}: there is no model in {named}")
     model = settings.get("model")
     if model is None or model.value == POCKET or not is_path(model.value):
         return
@@ -81,7 +87,15 @@ def _models(settings: SettingsByKind) -> list[tuple[str, str, str]]:
     """Service, key and value of every setting that names a model."""
     keys = (("tokenizer", "model"), ("verifier", "model"), ("proposer", "model"), ("proposer", "target"))
     found = [(kind, key, settings[kind][key].value) for kind, key in keys]
-    for drafter, options in settings["verifier"]["options"].value.items():
-        if isinstance(model := options.get("model"), str):
-            found.append(("verifier", f"options.{drafter}.model", model))
+    found += [("verifier", key, model) for key, model in _drafters_models(settings["verifier"])]
     return [(kind, key, value) for kind, key, value in found if value]
+
+
+def _drafters_models(settings: Mapping[str, EffectiveSetting]) -> list[tuple[str, str]]:
+    """Key and value of every option of a drafter that names a model."""
+    drafters = settings["options"].value if "options" in settings else {}
+    return [
+        (f"options.{drafter}.model", model)
+        for drafter, options in drafters.items()
+        if isinstance(options, Mapping) and isinstance(model := options.get("model"), str)
+    ]

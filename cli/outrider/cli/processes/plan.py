@@ -86,7 +86,7 @@ def make_plan(options: UpOptions, root: Path = ROOT) -> Plan:
         ConfigError: a setting is wrong, or several gateways cannot share it.
         StartError: the gateway's port is taken, or a model is missing or cannot be brought.
     """
-    flags = _flags(options)
+    flags = flags_of(options)
     settings = {kind: effective(kind, options.config, flags) for kind in (*options.counts, "proposer")}
     if pin_models(settings, flags):
         settings = {kind: effective(kind, options.config, flags) for kind in settings}
@@ -153,7 +153,8 @@ def _compiled_code_notes() -> list[str]:
         raise ConfigError(str(error)) from None
 
 
-def _flags(options: UpOptions) -> Flags:
+def flags_of(options: UpOptions) -> Flags:
+    """Settings that options state, by service; `ConfigError` for one that `outrider up` sets itself."""
     flags = parse_sets(options.sets)
     for kind, values in flags.items():
         if reserved := [key for key in OWNED if key in values]:

@@ -12,7 +12,7 @@ from secrets import token_hex
 from typing import Any
 
 from outrider.cli.bus.rights import ADMIN
-from outrider.cli.settings import WIDTH, effective
+from outrider.cli.settings import effective
 from outrider.mesh.access import login_at
 from outrider.mesh.bus import Bucket, Bus, Login
 from outrider.mesh.config import EffectiveSetting
@@ -27,6 +27,8 @@ from rich.table import Table
 
 FAILED = 3
 _WAIT_S = 2.0
+_WIDEST = 10_000
+"""Columns that no table has: a terminal wraps rows, and addresses in the rows can be copied."""
 
 Work = Callable[[Bucket], Coroutine[Any, Any, None]]
 BusWork = Callable[[Bus], Coroutine[Any, Any, int]]
@@ -108,8 +110,8 @@ def _broker(mesh: LocalMesh) -> str:
 
 
 def print_table(columns: Iterable[str], rows: Iterable[Iterable[object]], *, head: bool = True) -> None:
-    """Prints rows as a table; with ``head``, the columns' names stand above them."""
+    """Prints rows as a table, never shortened; with ``head``, the columns' names stand above them."""
     table = Table(*columns, box=None, pad_edge=False, show_header=head)
     for row in rows:
         table.add_row(*(escape(str(cell)) for cell in row))
-    Console(width=None if sys.stdout.isatty() else WIDTH).print(table)
+    Console(width=_WIDEST).print(table)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from outrider.cli.commands.machine.doctor import Finding, findings
+from outrider.cli.processes.options import UpOptions
 from outrider.mesh.addresses import hold_port
 from outrider.mesh.errors import ConfigError
 from outrider.mesh.local_meshes import LocalMesh, remember, started
@@ -77,6 +78,26 @@ def test_settings_that_keep_a_mesh_from_starting_are_errors(monkeypatch: pytest.
     monkeypatch.setenv("OUTRIDER_GATEWAY_PORT", "eighty")
     errors = {name for name, finding in found().items() if finding.state == "error"}
     assert errors == {"compiled code", "settings"}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--model"], ["--draft"], ["--set", "verifier.options.head.model="]],
+    ids=["target", "draft model", "head"],
+)
+def test_a_model_that_is_not_there_is_an_error(options: list[str], tmp_path: Path) -> None:
+    *first, last = options
+    nowhere = f"{tmp_path}/nowhere"
+    named = [*first, last + nowhere] if last.endswith("=") else [*options, nowhere]
+    for command in (["doctor"], ["up", "--log-dir", str(tmp_path / "logs")]):
+        done = subprocess.run([*CLI, *command, *named], capture_output=True, text=True, timeout=60)
+        assert (done.returncode != 0, f"there is no model in {nowhere}" in done.stdout + done.stderr) == (True, True)
+    assert not (tmp_path / "logs").exists()
+
+
+def test_the_model_to_serve_is_named() -> None:
+    assert found()["target"] == ("target", "ok", "pocket")
+    assert found(options=UpOptions(sets=["verifier.threads=no"]))["settings"].state == "error"
 
 
 def test_a_model_that_is_not_whole_is_named(tmp_path: Path) -> None:

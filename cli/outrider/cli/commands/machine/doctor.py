@@ -11,6 +11,11 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from outrider.cli.processes.broker import nats_server
+from outrider.cli.processes.keeper import StartError
+from outrider.cli.processes.models import one_name, require_model
+from outrider.cli.processes.options import UpOptions
+from outrider.cli.processes.placement import SettingsByKind
+from outrider.cli.processes.plan import flags_of
 from outrider.cli.settings import effective
 from outrider.mesh.addresses import join, require_free
 from outrider.mesh.errors import ConfigError, Unavailable
@@ -27,6 +32,7 @@ _SIGNS = {"ok": "[green]✓[/]", "warning": "[yellow]![/]", "error": "[red]✗[/
 _PACKAGES = {"torch": "engine", "tokenizers": "tokenizer", "uvicorn": "gateway"}
 _LEAST_MEMORY = 2 << 30
 """Bytes below which even the shipped model may find no room: each of its four processes takes some hundred MiB."""
+_PLAIN = UpOptions()
 
 
 class Finding(NamedTuple):
@@ -37,20 +43,19 @@ class Finding(NamedTuple):
     text: str
 
 
-def run(config: Path | None) -> int:
+def run(options: UpOptions) -> int:
     """Prints a line for each finding; the exit code, 1 if there is an error."""
     console, worst = Console(), 0
-    for finding in findings(config):
-        console.print(
-            f"{_SIGNS[finding.state]} {finding.name:<14} {escape(finding.text)}", soft_wrap=True, highlight=False
-        )
+    for finding in findings(options):
+        line = f"{_SIGNS[finding.state]} {finding.name:<14} {escape(finding.text)}"
+        console.print(line, soft_wrap=not console.is_terminal, highlight=False)
         worst |= finding.state == "error"
     console.print("Something keeps `outrider up` from starting: see ✗." if worst else "`outrider up` can start.")
     return worst
 
 
 def findings(
-    config: Path | None = None, root: Path = ROOT, server: Callable[[], Path] = nats_server
+    options: UpOptions = _PLAIN, root: Path = ROOT, server: Callable[[], Path] = nats_server
 ) -> Iterator[Finding]:
     """All findings; ``root`` has ``proc`` and ``sys`` of the machine, ``server`` finds the broker's program."""
     yield from _packages()
@@ -65,12 +70,15 @@ def findings(
     )
     yield _broker(server)
     try:
-        gateway = effective("gateway", config, {})
+        flags = flags_of(options)
+        settings = {kind: effective(kind, options.config, flags) for kind in (*options.counts, "proposer")}
     except ConfigError as error:
         yield Finding("settings", "error", str(error))
     else:
+        gateway = settings["gateway"]
         yield _files(int(gateway["max_connections"].value))
         yield _port(str(gateway["host"].value), int(gateway["port"].value))
+        yield _target(settings)
     yield from _models()
 
 
@@ -145,6 +153,17 @@ def _port(host: str, port: int) -> Finding:
             return Finding("port", "warning", text)
         return Finding("port", "error", f"{error.message}; `outrider up --port 0` takes a free one")
     return Finding("port", "ok", f"{join(host, port)} is free")
+
+
+def _target(settings: SettingsByKind) -> Finding:
+    """What `outrider up` serves, with the drafters' models."""
+    try:
+        for kind, values in settings.items():
+            require_model(kind, values)
+        name, model = one_name(settings), settings["verifier"]["model"].value
+    except (ConfigError, StartError) as error:
+        return Finding("target", "error", str(error))
+    return Finding("target", "ok", name if name == model else f"{name}, of {model}")
 
 
 def _models() -> Iterator[Finding]:

@@ -24,7 +24,7 @@ def up(
         int | None,
         typer.Option(
             min=0,
-            help="Processes for the draft model; 0 runs it in the verifier. [as is profitable, see docs/drafters.md]",
+            help="Processes for the draft model; 0 runs it in the verifier. \\[as is profitable]",
         ),
     ] = None,
     tokenizers: Annotated[int, typer.Option(min=1, help="Tokenizer processes.")] = 1,
@@ -97,8 +97,9 @@ def stop(url: RunningUrl = None) -> None:
     raise typer.Exit(stop(url))
 
 
-def doctor(config: Config = None) -> None:
+def doctor(model: Model = None, draft: Draft = None, config: Config = None, sets: Sets = None) -> None:
     """Say what this machine has for `outrider up`, and what it lacks; exit code 1 if `up` cannot start."""
     from outrider.cli.commands.machine.doctor import run
+    from outrider.cli.processes.options import UpOptions
 
-    raise typer.Exit(run(config))
+    raise typer.Exit(run(UpOptions(model=model, draft=draft, config=config, sets=sets or [])))

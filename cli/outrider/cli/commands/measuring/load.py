@@ -25,7 +25,7 @@ WORSE = 1
 def load_run(
     url: Annotated[str | None, typer.Option(help="A running mesh; else one is started.")] = None,
     rates: Annotated[
-        str, typer.Option(help="Requests a second, with commas. [rising ones until the mesh no longer keeps up]")
+        str, typer.Option(help="Requests a second, with commas. \\[rising ones until the mesh no longer keeps up]")
     ] = "",
     arrivals: Annotated[
         str, typer.Option(help="poisson, bursts:N (N at once), or trace:FILE (JSON Lines as Mooncake's).")
