@@ -75,7 +75,7 @@ def test_the_newer_name_of_the_dtype_is_read(tmp_path: Path) -> None:
 
 def test_qwens_have_their_own_biases_and_norms(tmp_path: Path) -> None:
     second = load(tmp_path, architectures=["Qwen2ForCausalLM"])
-    third = load(tmp_path, architectures=["Qwen3ForCausalLM"], head_dim=16)
+    third = load(tmp_path, architectures=["Qwen3Model"], head_dim=16)
     assert (second.attention_bias, second.output_bias, second.query_key_norm) == (True, False, False)
     assert (third.attention_bias, third.query_key_norm, third.head_dim) == (False, True, 16)
 
@@ -84,6 +84,7 @@ def test_qwens_have_their_own_biases_and_norms(tmp_path: Path) -> None:
     ("changes", "message"),
     [
         ({"architectures": ["SmolLM3ForCausalLM"]}, r'architectures is \["SmolLM3ForCausalLM"\]; it must be a list of'),
+        ({"architectures": ["BertModel"]}, r'architectures is \["BertModel"\]; it must be a list of'),
         ({"architectures": ...}, "architectures is missing; it must be a list of one of LlamaForCausalLM, "),
         ({"vocab_size": ...}, "vocab_size is missing; it must be a whole number of at least 1"),
         ({"hidden_size": "64"}, 'hidden_size is "64"; it must be a whole number'),

@@ -67,11 +67,16 @@ FAMILIES = {
 
 
 def architecture(fields: Fields) -> str:
-    """The name of the architecture, one of `FAMILIES`; `ModelError` otherwise."""
+    """The name of the architecture, one of `FAMILIES`; `ModelError` otherwise.
+
+    Embedding models without an output layer are also called by their decoder: ``Qwen3Model``.
+    """
     named = fields.values.get("architectures")
-    if not isinstance(named, list) or len(named) != 1 or named[0] not in FAMILIES:
-        raise fields.wrong("architectures", "a list of one of " + ", ".join(FAMILIES))
-    return str(named[0])
+    if isinstance(named, list) and len(named) == 1 and isinstance(named[0], str):
+        name = f"{named[0].removesuffix('Model')}ForCausalLM" if named[0].endswith("Model") else named[0]
+        if name in FAMILIES:
+            return name
+    raise fields.wrong("architectures", "a list of one of " + ", ".join(FAMILIES))
 
 
 def activation(fields: Fields, family: Family) -> Activation:
