@@ -10,7 +10,7 @@ import pytest
 from langchain_anthropic import ChatAnthropic
 from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.tools import tool
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 HOW: Any = {"model": os.environ.get("MODEL", "toy"), "base_url": os.environ["ONE"], "api_key": "none", "max_retries": 0}
 CHAT = ChatAnthropic(**HOW, max_tokens=200, temperature=0)
@@ -19,7 +19,12 @@ CHAT = ChatAnthropic(**HOW, max_tokens=200, temperature=0)
 class Paint(BaseModel):
     """Says how to paint."""
 
+    model_config = ConfigDict(extra="forbid")
     colour: Literal["red", "green", "blue"]
+
+
+PAINT = {"name": "paint", "description": "Paints.", "input_schema": Paint.model_json_schema()}
+"""As `convert_to_anthropic_tool` makes it, but other keys stay forbidden."""
 
 
 @tool(args_schema=Paint)
@@ -38,7 +43,7 @@ def test_a_stream_has_the_text_and_usage_of_the_answer() -> None:
 
 
 def test_a_tool_is_called_streamed_or_not_and_its_result_sent_back() -> None:
-    bound, messages = CHAT.bind_tools([paint], tool_choice="paint"), list[BaseMessage]([HumanMessage("Paint it.")])
+    bound, messages = CHAT.bind_tools([PAINT], tool_choice="paint"), list[BaseMessage]([HumanMessage("Paint it.")])
     answer = bound.invoke(messages)
     streamed: Any = None
     for chunk in bound.stream(messages):
