@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from outrider.benches.verifier.hunt import Hunt
-from outrider.verifier.settings import VerifierSettings
+from outrider.engine.settings import EngineSettings
 
 
 def test_a_hunt_finds_nothing_where_nothing_is_wrong() -> None:
-    hunt = Hunt(VerifierSettings(audit_share=0.5), seed=3, load=2)
+    hunt = Hunt(EngineSettings(audit_share=0.5), seed=3, load=2)
     hunt.round()
     assert (hunt.altered, hunt.counts["altered"]) == ([], 0)
     assert hunt.counts["streams"] >= 4
@@ -17,7 +17,7 @@ def test_a_hunt_finds_nothing_where_nothing_is_wrong() -> None:
 
 
 def test_a_hunt_finds_answers_that_guesses_change() -> None:
-    hunt = Hunt(VerifierSettings(acceptance="typical"), seed=4, load=2)
+    hunt = Hunt(EngineSettings(acceptance="typical"), seed=4, load=2)
     hunt.round()
     assert hunt.counts["altered"] == len(hunt.altered) > 0
     assert hunt.altered[0]["right"] != hunt.altered[0]["seen"]
