@@ -21,7 +21,7 @@ A GPU takes about as long for some hundreds of rows as for one; the largest step
 class EngineSettings:
     """Settings of an engine: the target, its pages, the size of steps, and speculation.
 
-    Settings that are left to the device have its values once the object is made.
+    A setting that is left to the device gets the device's value when the object is made.
     """
 
     model: str = "pocket"
@@ -56,7 +56,7 @@ class EngineSettings:
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Takes the device's values for the settings that are left to it."""
+        """Replaces settings that are left to the device by the device's values."""
         for name, (left, cpu, gpu) in _BY_DEVICE.items():
             if getattr(self, name) == left:
                 object.__setattr__(self, name, gpu if self.device.startswith("cuda") else cpu)
