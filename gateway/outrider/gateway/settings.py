@@ -168,7 +168,7 @@ class GatewaySettings(MeasuringSettings, kw_only=True, frozen=True):
     ] = 600.0
     resume_s: Annotated[
         Seconds, Meta(description="seconds to look for a verifier that goes on with a stream whose own was lost")
-    ] = 30.0
+    ] = 120.0
     most_deaths: Annotated[
         int,
         Meta(

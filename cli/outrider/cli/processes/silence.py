@@ -15,7 +15,7 @@ KINDS = ("tokenizer",)
 """Kinds that are replaced: their processes hold nothing that a new one does not have in a second."""
 SILENCE_S = 5.0
 """Seconds without a sign of life after which a process is replaced."""
-STARTS_EVERY_S = 10.0
+STARTS_EVERY_S = 30.0
 _END_S = 5.0
 _EVERY_S = 0.5
 
