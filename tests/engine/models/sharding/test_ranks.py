@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +25,7 @@ from outrider.kernels.batch import SequenceRows
 from outrider.kernels.kv_compact import Kept
 
 from tests.engine.models.runs import step
+from tests.processes import followers, has_open
 from tests.toy_model import save_toy
 from tests.waiting import eventually
 
@@ -135,3 +138,37 @@ def test_other_ranks_end_with_rank_0(toy: Path) -> None:
         (pid,) = map(int, leader.stdout.readline().split())
         leader.kill()
     asyncio.run(eventually(lambda: not Path(f"/proc/{pid}").exists()))
+
+
+@contextmanager
+def loading(toy: Path, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """Rank 0, and the process id of rank 1: both read a ``config.json`` that does not come."""
+    model = tmp_path / "toy"
+    shutil.copytree(toy, model)
+    command = [sys.executable, "-c", PROGRAM, str(model)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as leader:
+        asyncio.run(eventually(lambda: followers(leader.pid)))
+        (pid,) = followers(leader.pid)
+        config = tmp_path / "config.json"
+        os.mkfifo(config)
+        end = os.open(config, os.O_RDWR)
+        try:
+            config.replace(model / config.name)
+            asyncio.run(eventually(lambda: all(has_open(each, config.name) for each in (pid, leader.pid))))
+            yield leader, pid
+        finally:
+            leader.kill()
+            os.close(end)
+
+
+def test_rank_0_names_a_rank_that_dies_while_both_load(toy: Path, tmp_path: Path) -> None:
+    with loading(toy, tmp_path) as (leader, pid):
+        os.kill(pid, signal.SIGKILL)
+        _, said = leader.communicate(timeout=60)
+    assert "SettingsError: rank 1 of 2 ended with code -9" in said
+
+
+def test_another_rank_ends_with_rank_0_while_both_load(toy: Path, tmp_path: Path) -> None:
+    with loading(toy, tmp_path) as (leader, pid):
+        leader.kill()
+        asyncio.run(eventually(lambda: not Path(f"/proc/{pid}").exists()))
