@@ -20,7 +20,8 @@ from outrider.engine import LLM, SamplingParams
 from outrider.engine.errors import EngineStopped
 from outrider.engine.models.llama import LlamaModel
 from outrider.engine.settings import EngineSettings
-from outrider.engine.target import Target
+from outrider.engine.speculation.policy.drafter_policy import AskAlways
+from outrider.engine.target import Parts, Target
 from outrider.kernels.batch import SequenceRows
 from outrider.kernels.kv_compact import Kept
 
@@ -49,7 +50,8 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def target(toy: Path) -> Target:
     """Two ranks; the test before the last kills one."""
     names, model = ["ngram", "suffix"], str(toy)
-    return Target.load(EngineSettings(model=model, tensor_parallel=2, drafters=names, page_size=8, threads=1, pages=64))
+    settings = EngineSettings(model=model, tensor_parallel=2, drafters=names, page_size=8, threads=1, pages=64)
+    return Target.load(settings, Parts(policy=AskAlways))
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +127,8 @@ def test_requests_learn_within_seconds_that_a_rank_has_died(target: Target, llm:
 PROGRAM = """
 import sys, time
 from outrider.engine.settings import EngineSettings
-from outrider.engine.target import Target
+from outrider.engine.speculation.policy.drafter_policy import AskAlways
+from outrider.engine.target import Parts, Target
 target = Target.load(EngineSettings(model=sys.argv[1], tensor_parallel=2, threads=1, drafters=(), pages=64))
 print(*target.ranks.pids, flush=True)
 time.sleep(600)
