@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from outrider.engine.errors import ModelError
 from outrider.engine.models.fields import Fields
+from outrider.native.heap import give_memory_back
 from outrider.native.quantized import QuantizedWeight
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
@@ -121,8 +122,9 @@ class Checkpoint:
         self._unmap()
 
     def _unmap(self) -> None:
-        """Closes the files; a tensor that is in use keeps its own mapping."""
+        """Closes the files, and gives back what conversions have freed; a tensor in use keeps its own mapping."""
         self._files.clear()
+        give_memory_back()
         self._read = 0
 
     def _place(self, name: str) -> Path:

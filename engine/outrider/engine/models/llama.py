@@ -35,7 +35,6 @@ from outrider.kernels.shapes import ModelShape
 from outrider.kernels.tree_attention import check_attention
 from outrider.kernels.warm_up import warm_up
 from outrider.native.decoder import NativeDecoder
-from outrider.native.heap import give_memory_back
 from outrider.native.levels import LevelError, supported_levels
 from outrider.native.quantized import QuantFormat
 from torch import Tensor
@@ -220,7 +219,6 @@ class LlamaModel:
         except (BackendError, LevelError) as error:
             raise ModelError(str(error)) from None
         source.finish(ignored=_IGNORED)
-        give_memory_back()
         return model
 
     def token_bytes(self, kv_dtype: torch.dtype | None = None) -> int:
