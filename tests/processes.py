@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests import freezing, nursery
@@ -126,3 +126,23 @@ def running(kind: str, log: Path, **settings: object) -> Iterator[ServiceProcess
         yield process
     finally:
         process.stop()
+
+
+def followers(pid: int) -> list[int]:
+    """Process ids of the other ranks of a model whose rank 0 is the process ``pid``."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended meanwhile
+            parent = int(each.read_text().rpartition(")")[2].split()[1])
+            if parent == pid and "models.sharding.follow" in (each.parent / "cmdline").read_text():
+                found.append(int(each.parent.name))
+    return found
+
+
+def has_open(pid: int, name: str) -> bool:
+    """Whether the process has a file of this name open."""
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):  # it was closed meanwhile
+            if each.readlink().name == name:
+                return True
+    return False

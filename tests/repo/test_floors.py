@@ -17,7 +17,7 @@ SERVICE_FLOOR = {"engine", "kernels", "native", "mesh", "wire", "v1"}
 MAY_IMPORT: dict[str, set[str]] = {
     "wire": {"v1"},
     "v1": set(),
-    "mesh": {"v1"},
+    "mesh": {"v1", "native.heap"},
     "native": set(),
     "kernels": {"native"},
     "engine": {"kernels", "native"},

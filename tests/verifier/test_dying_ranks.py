@@ -13,7 +13,7 @@ import pytest
 
 from tests.gateway.stack import Stack, Streamed, save_model, stack
 from tests.latch import FEW
-from tests.processes import ServiceProcess
+from tests.processes import followers
 from tests.waiting import eventually
 
 LENGTH, STREAMS = 60, 8
@@ -27,20 +27,6 @@ def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         made.add("gateway", port=made.port, silence_s=0.5, place_s=240, resume_s=240)
         made.add_model("tokenizer")
         yield made
-
-
-def followers(process: ServiceProcess) -> list[int]:
-    """Process ids of a verifier's other ranks."""
-    found = []
-    for each in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parent = int(each.read_text().rpartition(")")[2].split()[1])
-            command = (each.parent / "cmdline").read_text()
-        except OSError:  # it has ended meanwhile
-            continue
-        if parent == process.pid and "models.sharding.follow" in command:
-            found.append(int(each.parent.name))
-    return found
 
 
 async def _streams(mesh: Stack, meanwhile: Callable[[], None] = lambda: None) -> list[Streamed]:
@@ -63,7 +49,7 @@ async def test_no_stream_notices_the_death_of_either_rank(mesh: Stack) -> None:
     await asyncio.to_thread(mesh.wait_ready)
     expected = await _streams(mesh)
 
-    (pid,) = followers(first)
+    (pid,) = followers(first.pid)
     seen = await _streams(mesh, lambda: os.kill(pid, signal.SIGKILL))
     await eventually(lambda: not first.alive)
     first.kill()
@@ -71,7 +57,7 @@ async def test_no_stream_notices_the_death_of_either_rank(mesh: Stack) -> None:
 
     first.start()
     await asyncio.to_thread(first.wait_ready)
-    (pid,) = followers(second)
+    (pid,) = followers(second.pid)
     seen = await _streams(mesh, second.kill)
     assert [each.tokens for each in seen] == [each.tokens for each in expected]
     await eventually(lambda: not Path(f"/proc/{pid}").exists())

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -147,8 +148,8 @@ class Target:
                 if settings.tensor_parallel > 1:
                     ranks = Ranks(directory, settings.tensor_parallel, threads, **_arguments(settings))
                 model = LlamaModel.load(directory, **_arguments(settings)) if ranks is None else ranks.model
-                target = cls.over(model, loading.result(), directory, settings, parts, telemetry, alone)
-                return replace(target, ranks=ranks)
+                make = partial(cls.over, model, loading.result(), directory, settings, parts, telemetry, alone)
+                return make() if ranks is None else replace(ranks.attend(make), ranks=ranks)
         except BaseException as error:
             if ranks is not None:
                 ranks.stop()

@@ -22,6 +22,8 @@ _MOST_ROWS = (256, 64, 32, 16)
 _LEAST_ROWS = (1, 2, 4, 8, 16, 32)
 _SAMPLE = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 100, 128, 200, 256)
 _ROUNDS = 2
+_BLOCK = 4096
+"""Rows of a weight that are drawn at once."""
 _CONTEXTS = (0, 9, 60, 121, 300)
 _WINDOW = 49
 """A window whose first position passes the end of a block among the rows behind the longest of the contexts."""
@@ -79,10 +81,13 @@ def row_range(in_features: int, out_features: int, dtype: torch.dtype, pack: Cal
     Raises:
         NotInvariant: there is no such range.
     """
-    probes = [_cancelling(in_features, out_features, dtype, seed) for seed in range(_ROUNDS)]
-    linears = [(pack(weight), x) for weight, x in probes]
     for most in _MOST_ROWS:
-        agreeing = {rows for rows in _SAMPLE if rows <= most and all(_same_bits(*each, most, rows) for each in linears)}
+        agreeing = {rows for rows in _SAMPLE if rows <= most}
+        for seed in range(_ROUNDS):  # one after the other, since a weight may be large
+            weight, x = _cancelling(in_features, out_features, dtype, most, seed)
+            linear = pack(weight)
+            del weight
+            agreeing = _same_bits(linear, x, agreeing)
         for least in (least for least in _LEAST_ROWS if least <= most):
             if agreeing.issuperset(rows for rows in _SAMPLE if least <= rows <= most):
                 return RowRange(least, most)
@@ -92,24 +97,26 @@ def row_range(in_features: int, out_features: int, dtype: torch.dtype, pack: Cal
     )
 
 
-def _cancelling(in_features: int, out_features: int, dtype: torch.dtype, seed: int) -> tuple[Tensor, Tensor]:
+def _cancelling(in_features: int, out_features: int, dtype: torch.dtype, rows: int, seed: int) -> tuple[Tensor, Tensor]:
     """A weight, and rows to multiply, whose matmuls are zero except for rounding: every term has its negative."""
     generator = torch.Generator().manual_seed(seed)
-    half = in_features // 2
-    weight = torch.randn(out_features, in_features, generator=generator)
-    x = torch.randn(_MOST_ROWS[0], in_features, generator=generator)
-    places = torch.randperm(in_features, generator=generator)
-    positive, negative = places[:half], places[half : 2 * half]
-    weight[:, negative], x[:, negative] = -weight[:, positive], x[:, positive]
-    return weight.to(dtype), x.to(dtype)
+    places, half = torch.randperm(in_features, generator=generator), in_features // 2
+    weight, x = torch.zeros(out_features, in_features, dtype=dtype), torch.zeros(rows, in_features, dtype=dtype)
+    for block, sign in ((x, 1), *((each, -1) for each in torch.split(weight, _BLOCK))):
+        terms = torch.randn(len(block), half, generator=generator)
+        block[:, places[:half]] = terms.to(dtype)
+        block[:, places[half : 2 * half]] = (sign * terms).to(dtype)
+    return weight, x
 
 
-def _same_bits(linear: Linear, x: Tensor, most: int, rows: int) -> bool:
-    """Whether ``rows`` rows have the same bits as among ``most`` rows, in their order and in another."""
-    x = x[:most]
-    whole = linear(x)
-    order = torch.randperm(most, generator=torch.Generator().manual_seed(rows))[:rows]
-    return torch.equal(linear(x[:rows]), whole[:rows]) and torch.equal(linear(x[order]), whole[order])
+def _same_bits(linear: Linear, x: Tensor, sizes: set[int]) -> set[int]:
+    """Those of ``sizes`` in which rows have the same bits as among all of ``x``, in their order and in another."""
+    whole, same = linear(x), set()
+    for rows in sizes:
+        order = torch.randperm(len(x), generator=torch.Generator().manual_seed(rows))[:rows]
+        if torch.equal(linear(x[:rows]), whole[:rows]) and torch.equal(linear(x[order]), whole[order]):
+            same.add(rows)
+    return same
 
 
 def invariant_tiling(

@@ -19,7 +19,6 @@ from outrider.mesh.clock import MeshClock
 from outrider.mesh.config import Settings
 from outrider.mesh.erasures import Erasures
 from outrider.mesh.errors import ConfigError, OutriderError, Unavailable
-from outrider.mesh.heap import give_memory_back
 from outrider.mesh.probes import Probes
 from outrider.mesh.registry import Registry, State
 from outrider.mesh.registry.reach import Reach
@@ -38,6 +37,7 @@ from outrider.mesh.telemetry import (
     stop_audit,
     use_vllm_names,
 )
+from outrider.native.heap import give_memory_back
 
 _GRACE_S = 2.0
 _COLLECT_AFTER = 10_000

@@ -20,9 +20,9 @@ from outrider.engine.text.files import default_sampling
 from outrider.engine.thoughts.marks import marks_of
 from outrider.engine.worker import lower_priority
 from outrider.mesh.errors import ConfigError, InvalidRequest
-from outrider.mesh.heap import give_memory_back
 from outrider.mesh.service import Mesh, Service
 from outrider.mesh.telemetry import counter, get_logger, histogram
+from outrider.native.heap import give_memory_back
 from outrider.tokenizer.encoding import begin, encode, size
 from outrider.tokenizer.settings import TokenizerSettings
 from outrider.v1 import tokenizer_pb2 as pb

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from outrider.engine.models.checkpoint import Checkpoint
 from outrider.engine.models.llama import LlamaModel, ModelError
 from safetensors.torch import load_file, save_file
 
@@ -150,3 +151,24 @@ def test_options_that_are_not_supported(directory: Path) -> None:
     refused(directory, "dtype is 'int8'; it must be auto or one of float32, bfloat16, float16", dtype="int8")
     refused(directory, "determinism is 'some'; it must be strict or fast", determinism="some")
     refused(directory, "device is 'abacus', which torch cannot use here: ", device="abacus")
+
+
+def is_mapped(path: Path) -> bool:
+    return str(path) in Path("/proc/self/maps").read_text()
+
+
+def test_what_was_read_of_a_file_does_not_stay_in_memory(directory: Path) -> None:
+    path, name, shape = directory / "model.safetensors", "model.norm.weight", (48,)
+    checkpoint = Checkpoint(directory, mapped=0)
+    part = checkpoint.take_part(name, shape, slice(2))
+    assert is_mapped(path)
+    assert len(part) == 2
+    del part
+    assert not is_mapped(path)
+    assert checkpoint.take(name, shape).shape == shape
+
+
+def test_a_loaded_model_has_no_file_open(directory: Path) -> None:
+    model = LlamaModel.load(directory)
+    assert not is_mapped(directory / "model.safetensors")
+    assert model.compiled is None or model.compiled.weights

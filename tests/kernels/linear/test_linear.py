@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import weakref
+
 import pytest
 import torch
 from outrider.kernels.invariance import InvariantLinear, NotInvariant, RowRange, row_range
-from outrider.kernels.linear import pack, reference
+from outrider.kernels.linear import Linear, pack, reference
 from torch import Tensor
 
 
@@ -80,3 +82,15 @@ class PlacesDiffer(SomeRowsDiffer):
 def test_a_product_that_nothing_makes_safe_is_refused() -> None:
     with pytest.raises(NotInvariant, match="8 to 3 features"):
         row_range(8, 3, torch.float32, lambda weight: PlacesDiffer(weight, 0, 300))
+
+
+def test_a_range_is_sought_with_one_weight_at_a_time() -> None:
+    before: list[weakref.ref[Tensor]] = []
+
+    def packed(weight: Tensor) -> Linear:
+        assert not [each for each in before if each() is not None]
+        before.append(weakref.ref(weight))
+        return pack(weight.clone())
+
+    row_range(33, 21, torch.float32, packed)
+    assert len(before) > 1

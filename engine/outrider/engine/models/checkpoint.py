@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from math import prod
 from pathlib import Path
 from typing import Any, Protocol
 
 from outrider.engine.errors import ModelError
 from outrider.engine.models.fields import Fields
+from outrider.native.heap import give_memory_back
 from outrider.native.quantized import QuantizedWeight
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
@@ -17,6 +19,7 @@ _INDEX = "model.safetensors.index.json"
 _PREFIX, _BARE, _OUTPUT = "model.", "embed_tokens.weight", "lm_head.weight"
 """What models without a head leave out of the names of their tensors, as Qwen3-Embedding does, and the head."""
 _DTYPES = ("F32", "BF16", "F16")
+_MAPPED = 256 << 20
 
 
 class WeightSource(Protocol):
@@ -49,6 +52,7 @@ class Checkpoint:
     Args:
         directory: directory of the model.
         whole: whether it is a whole model's, so that names without ``model.`` in front get it.
+        mapped: bytes of tensors, about, after which files are mapped anew: what was read of a mapping counts as memory.
 
     Raises:
         ModelError: there are no safetensors, a shard is missing, or a file is damaged.
@@ -56,7 +60,7 @@ class Checkpoint:
 
     quantized = False
 
-    def __init__(self, directory: Path, *, whole: bool = False) -> None:
+    def __init__(self, directory: Path, *, whole: bool = False, mapped: int = _MAPPED) -> None:
         self._directory = directory
         self._files: dict[Path, Any] = {}
         places = self._sharded() if (directory / _INDEX).is_file() else self._single()
@@ -64,6 +68,7 @@ class Checkpoint:
         self._places = {self._left_out + name: path for name, path in places.items()}
         self.headless = bool(self._left_out) and _OUTPUT not in places
         self._taken: set[str] = set()
+        self._mapped, self._read = mapped, 0
 
     @property
     def names(self) -> Collection[str]:
@@ -98,6 +103,9 @@ class Checkpoint:
             raise ModelError(f"{path}: {name} has shape {actual}; by config.json it must be {list(shape)}")
         if slice_.get_dtype() not in dtypes:
             raise ModelError(f"{path}: {name} has dtype {slice_.get_dtype()}; one of {', '.join(dtypes)} is allowed")
+        self._read += 4 * prod(shape)
+        if self._read > self._mapped:
+            self._unmap()
         return slice_
 
     def stored(self, name: str) -> Tensor:
@@ -106,11 +114,18 @@ class Checkpoint:
         return tensor
 
     def finish(self, ignored: Iterable[str] = ()) -> None:
-        """Checks that every tensor was taken, except names that end in one of ``ignored``."""
+        """Closes the files; checks that every tensor was taken, except names that end in one of ``ignored``."""
         endings = tuple(ignored)
         for name in sorted(self._places.keys() - self._taken):
             if not name.endswith(endings):
                 raise ModelError(f"{self._places[name]} has a tensor {name} that its config.json has no use for")
+        self._unmap()
+
+    def _unmap(self) -> None:
+        """Closes the files, and gives back what conversions have freed; a tensor in use keeps its own mapping."""
+        self._files.clear()
+        give_memory_back()
+        self._read = 0
 
     def _place(self, name: str) -> Path:
         path = self._places.get(name)

@@ -251,7 +251,7 @@ def _equal(one: Tensor | QuantizedWeight, other: Tensor | QuantizedWeight) -> bo
 def _joined(parts: list[Part]) -> list[Part]:
     """One part if no weight is quantized; else the parts as they are."""
     weights = [part.weight for part in parts if isinstance(part.weight, Tensor)]
-    if len(weights) < len(parts):
+    if len(weights) < len(parts) or len(parts) == 1:
         return parts
     biases = [part.bias for part in parts if part.bias is not None]
     return [Part(torch.cat(weights), torch.cat(biases) if biases else None)]
@@ -294,16 +294,17 @@ class Packer:
         assert isinstance(part.weight, Tensor)
         weight = part.weight
         quantization = self.quantization if inner else None
+        strict = self._strict and not takes_triton(weight.device)
         try:
+            rows = self._row_range(weight, quantization) if strict else None
             linear = pack(weight, part.bias, few_rows=not self._strict, quantization=quantization)
         except ValueError as error:
             raise ModelError(str(error)) from None
-        if not self._strict or takes_triton(weight.device):
-            return linear
-        return self._invariant(linear, weight.dtype, quantization)
+        return linear if rows is None else InvariantLinear(linear, rows)
 
-    def _invariant(self, linear: Linear, dtype: torch.dtype, quantization: Quantization | None) -> Linear:
-        shape = (linear.in_features, linear.out_features, dtype, quantization)
+    def _row_range(self, weight: Tensor, quantization: Quantization | None) -> RowRange:
+        out, inner = weight.shape
+        shape = (inner, out, weight.dtype, quantization)
         if shape not in self._row_ranges:
             self._row_ranges[shape] = row_range(*shape[:3], partial(pack, quantization=quantization))
-        return InvariantLinear(linear, self._row_ranges[shape])
+        return self._row_ranges[shape]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,11 +20,13 @@ from outrider.engine import LLM, SamplingParams
 from outrider.engine.errors import EngineStopped
 from outrider.engine.models.llama import LlamaModel
 from outrider.engine.settings import EngineSettings
-from outrider.engine.target import Target
+from outrider.engine.speculation.policy.drafter_policy import AskAlways
+from outrider.engine.target import Parts, Target
 from outrider.kernels.batch import SequenceRows
 from outrider.kernels.kv_compact import Kept
 
 from tests.engine.models.runs import step
+from tests.processes import followers, has_open
 from tests.toy_model import save_toy
 from tests.waiting import eventually
 
@@ -46,7 +50,8 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def target(toy: Path) -> Target:
     """Two ranks; the test before the last kills one."""
     names, model = ["ngram", "suffix"], str(toy)
-    return Target.load(EngineSettings(model=model, tensor_parallel=2, drafters=names, page_size=8, threads=1, pages=64))
+    settings = EngineSettings(model=model, tensor_parallel=2, drafters=names, page_size=8, threads=1, pages=64)
+    return Target.load(settings, Parts(policy=AskAlways))
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +127,8 @@ def test_requests_learn_within_seconds_that_a_rank_has_died(target: Target, llm:
 PROGRAM = """
 import sys, time
 from outrider.engine.settings import EngineSettings
-from outrider.engine.target import Target
+from outrider.engine.speculation.policy.drafter_policy import AskAlways
+from outrider.engine.target import Parts, Target
 target = Target.load(EngineSettings(model=sys.argv[1], tensor_parallel=2, threads=1, drafters=(), pages=64))
 print(*target.ranks.pids, flush=True)
 time.sleep(600)
@@ -135,3 +141,37 @@ def test_other_ranks_end_with_rank_0(toy: Path) -> None:
         (pid,) = map(int, leader.stdout.readline().split())
         leader.kill()
     asyncio.run(eventually(lambda: not Path(f"/proc/{pid}").exists()))
+
+
+@contextmanager
+def loading(toy: Path, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """Rank 0, and the process id of rank 1: both read a ``config.json`` that does not come."""
+    model = tmp_path / "toy"
+    shutil.copytree(toy, model)
+    command = [sys.executable, "-c", PROGRAM, str(model)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as leader:
+        asyncio.run(eventually(lambda: followers(leader.pid)))
+        (pid,) = followers(leader.pid)
+        config = tmp_path / "config.json"
+        os.mkfifo(config)
+        end = os.open(config, os.O_RDWR)
+        try:
+            config.replace(model / config.name)
+            asyncio.run(eventually(lambda: all(has_open(each, config.name) for each in (pid, leader.pid))))
+            yield leader, pid
+        finally:
+            leader.kill()
+            os.close(end)
+
+
+def test_rank_0_names_a_rank_that_dies_while_both_load(toy: Path, tmp_path: Path) -> None:
+    with loading(toy, tmp_path) as (leader, pid):
+        os.kill(pid, signal.SIGKILL)
+        _, said = leader.communicate(timeout=60)
+    assert "SettingsError: rank 1 of 2 ended with code -9" in said
+
+
+def test_another_rank_ends_with_rank_0_while_both_load(toy: Path, tmp_path: Path) -> None:
+    with loading(toy, tmp_path) as (leader, pid):
+        leader.kill()
+        asyncio.run(eventually(lambda: not Path(f"/proc/{pid}").exists()))

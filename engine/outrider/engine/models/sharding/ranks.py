@@ -7,12 +7,17 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from queue import SimpleQueue
+from typing import Any, TypeVar
 
 import torch
 from outrider.engine.errors import ModelError, RankLost
@@ -21,8 +26,10 @@ from outrider.engine.models.llama import LlamaModel, open_weights
 from outrider.engine.models.sharding.group import Group
 from outrider.engine.models.sharding.shard import Shard, shard_config
 
-_LOOK_S = 0.2
-_END_S = 5.0
+T = TypeVar("T")
+
+_NAMED_S = 2.0
+"""Seconds in which the end of a rank is heard, which says more than a connection that broke."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +94,7 @@ class Ranks:
         self._on_loss: Callable[[RankLost], None] | None = None
         self._children: list[subprocess.Popen[bytes]] = []
         self._lines: list[Connection[Any, Any]] = []
+        self._words: SimpleQueue[RankLost | None] = SimpleQueue()
         self._group: Group | None = None
         self._ready = self._stopped = False
         self._lock = threading.Lock()
@@ -95,16 +103,13 @@ class Ranks:
         try:
             for task in tasks[1:]:
                 self._start(task)
-            self._hear()
-            self._group = tasks[0].join()
-            self.model = tasks[0].load(self._group, self._say)
+            self.model = self.attend(partial(self._load, tasks[0]))
         except RankLost as error:
             self.stop()
             raise ModelError(str(error)) from None
         except BaseException:
             self.stop()
             raise
-        threading.Thread(target=self._look, name="ranks", daemon=True).start()
 
     @property
     def pids(self) -> list[int]:
@@ -118,17 +123,39 @@ class Ranks:
         if lost is not None:
             on_loss(lost)
 
+    def attend(self, work: Callable[[], T]) -> T:
+        """What ``work`` returns; `RankLost` at once if a rank ends meanwhile.
+
+        The work has a thread of its own, which may be left behind: nothing interrupts a thread that waits for a rank.
+        """
+        done: Future[T] = Future()
+
+        def run() -> None:
+            with suppress(InvalidStateError):
+                try:
+                    done.set_result(work())
+                except RankLost as error:
+                    time.sleep(_NAMED_S)
+                    done.set_exception(error)
+                except BaseException as error:
+                    done.set_exception(error)
+
+        def lose(lost: RankLost) -> None:
+            with suppress(InvalidStateError):
+                done.set_exception(lost)
+
+        self.watch(lose)
+        threading.Thread(target=run, name="rank 0", daemon=True).start()
+        return done.result()
+
     def stop(self) -> None:
         """Ends all ranks but this one."""
         self._stopped = True
+        for child in self._children:
+            child.kill()
+            child.wait()
         for line in self._lines:
             line.close()
-        for child in self._children:
-            try:
-                child.wait(_END_S)
-            except subprocess.TimeoutExpired:
-                child.kill()
-                child.wait()
         if self._group is not None:
             self._group.leave()
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -141,16 +168,35 @@ class Ranks:
         self._children.append(child)
         self._lines.append(ours)
         ours.send(task)
+        name = f"rank {task.rank} of {task.ranks}"
+        threading.Thread(target=self._listen, args=(name, child, ours), name=name, daemon=True).start()
+
+    def _load(self, task: RankTask) -> LlamaModel:
+        self._hear()
+        self._group = task.join()
+        return task.load(self._group, self._say)
+
+    def _listen(self, name: str, child: subprocess.Popen[bytes], line: Connection[Any, Any]) -> None:
+        """Passes on the words of a rank, of which a text says why it cannot go on, until it ends."""
+        try:
+            while not (why := line.recv()):
+                self._words.put(None)
+            lost = RankLost(f"{name}: {why}")
+        except (EOFError, OSError):
+            lost = RankLost(f"{name} ended with code {child.wait()}")
+        with self._lock:
+            if self._stopped or self._lost is not None:
+                return
+            self._lost, on_loss = lost, self._on_loss
+        self._words.put(lost)
+        if on_loss is not None:
+            on_loss(lost)
 
     def _hear(self) -> None:
-        """Waits for a word of each rank; `ModelError` with the reason of one that cannot go on."""
-        for rank, line in enumerate(self._lines, 1):
-            try:
-                why = line.recv()
-            except (EOFError, OSError):
-                raise ModelError(f"rank {rank} of {len(self._lines) + 1} ended while the model was loaded") from None
-            if why:
-                raise ModelError(f"rank {rank} of {len(self._lines) + 1}: {why}")
+        """Waits for a word of each rank; `RankLost` if one ends instead."""
+        for _ in self._children:
+            if (lost := self._words.get()) is not None:
+                raise lost
 
     def _say(self, message: tuple[str, Any]) -> None:
         if not self._ready:
@@ -161,22 +207,6 @@ class Ranks:
                 line.send(message)
             except OSError:
                 raise RankLost(f"rank {rank} of the model has ended") from None
-
-    def _look(self) -> None:
-        while not self._stopped:
-            for rank, child in enumerate(self._children, 1):
-                try:
-                    code = child.wait(_LOOK_S)
-                except subprocess.TimeoutExpired:
-                    continue
-                if self._stopped:
-                    return
-                with self._lock:
-                    self._lost = RankLost(f"rank {rank} of the model ended with code {code}")
-                    on_loss = self._on_loss
-                if on_loss is not None:
-                    on_loss(self._lost)
-                return
 
 
 def _check(directory: Path, ranks: int, *, device: str, quantization: str | None, **_: object) -> None:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 _FREES = """
-from outrider.mesh.heap import give_memory_back
+from outrider.native.heap import give_memory_back
 
 def resident():
     with open("/proc/self/statm") as statm:
