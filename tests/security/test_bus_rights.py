@@ -48,7 +48,7 @@ async def speaker(secured: Secured, keys: Mapping[str, str], request: pytest.Fix
     except ConnectionRefusedError as error:
         if "Authentication Timeout" not in str(error):
             raise
-        made = await join(secured, keys, request.param)  # the broker waits one second; services come again, too
+        made = await join(secured, keys, request.param)  # the broker waits one second; services join again, too
     yield made
     await made.leave()
 

@@ -52,7 +52,8 @@ class Checkpoint:
     Args:
         directory: directory of the model.
         whole: whether it is a whole model's, so that names without ``model.`` in front get it.
-        mapped: bytes of tensors, about, after which files are mapped anew: what was read of a mapping counts as memory.
+        mapped: bytes of tensors in float32 after which files are mapped anew, since the pages that were read of a
+            mapping count as memory.
 
     Raises:
         ModelError: there are no safetensors, a shard is missing, or a file is damaged.

@@ -127,8 +127,7 @@ def test_requests_learn_within_seconds_that_a_rank_has_died(target: Target, llm:
 PROGRAM = """
 import sys, time
 from outrider.engine.settings import EngineSettings
-from outrider.engine.speculation.policy.drafter_policy import AskAlways
-from outrider.engine.target import Parts, Target
+from outrider.engine.target import Target
 target = Target.load(EngineSettings(model=sys.argv[1], tensor_parallel=2, threads=1, drafters=(), pages=64))
 print(*target.ranks.pids, flush=True)
 time.sleep(600)

@@ -38,7 +38,7 @@ class EagerForward:
         self._eps = torch.tensor(config.norm_eps, device=loader.device)
         embedding = loader.embedding()
         self._embedding = embedding if isinstance(embedding, Tensor) else dequantized(embedding, loader.dtype)
-        self._output = loader.output(self._embedding)  # the largest: it is packed while there is nothing else
+        self._output = loader.output(self._embedding)  # the largest weight: packing takes memory twice
         self._layers = [Layer.load(loader, index, self._eps) for index in range(config.layers)]
         self.on_device = all(layer.feed_forward.on_device for layer in self._layers)
         self._norm = loader.norm("model.norm.weight")

@@ -29,7 +29,7 @@ from outrider.engine.models.sharding.shard import Shard, shard_config
 T = TypeVar("T")
 
 _NAMED_S = 2.0
-"""Seconds in which the end of a rank is heard, which says more than a connection that broke."""
+"""Seconds that a broken connection waits to be reported: the exit code of the rank, heard meanwhile, says more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Ranks:
         self._on_loss: Callable[[RankLost], None] | None = None
         self._children: list[subprocess.Popen[bytes]] = []
         self._lines: list[Connection[Any, Any]] = []
-        self._words: SimpleQueue[RankLost | None] = SimpleQueue()
+        self._messages: SimpleQueue[RankLost | None] = SimpleQueue()
         self._group: Group | None = None
         self._ready = self._stopped = False
         self._lock = threading.Lock()
@@ -126,7 +126,8 @@ class Ranks:
     def attend(self, work: Callable[[], T]) -> T:
         """What ``work`` returns; `RankLost` at once if a rank ends meanwhile.
 
-        The work has a thread of its own, which may be left behind: nothing interrupts a thread that waits for a rank.
+        ``work`` runs in a thread of its own. The thread may outlive this call, since nothing interrupts a thread that
+        waits for a rank.
         """
         done: Future[T] = Future()
 
@@ -172,15 +173,15 @@ class Ranks:
         threading.Thread(target=self._listen, args=(name, child, ours), name=name, daemon=True).start()
 
     def _load(self, task: RankTask) -> LlamaModel:
-        self._hear()
+        self._await_ready()
         self._group = task.join()
         return task.load(self._group, self._say)
 
     def _listen(self, name: str, child: subprocess.Popen[bytes], line: Connection[Any, Any]) -> None:
-        """Passes on the words of a rank, of which a text says why it cannot go on, until it ends."""
+        """Reads a rank's messages until the rank ends. An empty message means ready, a text why the rank gives up."""
         try:
             while not (why := line.recv()):
-                self._words.put(None)
+                self._messages.put(None)
             lost = RankLost(f"{name}: {why}")
         except (EOFError, OSError):
             lost = RankLost(f"{name} ended with code {child.wait()}")
@@ -188,19 +189,19 @@ class Ranks:
             if self._stopped or self._lost is not None:
                 return
             self._lost, on_loss = lost, self._on_loss
-        self._words.put(lost)
+        self._messages.put(lost)
         if on_loss is not None:
             on_loss(lost)
 
-    def _hear(self) -> None:
-        """Waits for a word of each rank; `RankLost` if one ends instead."""
+    def _await_ready(self) -> None:
+        """Waits until each rank is ready; `RankLost` if one ends instead."""
         for _ in self._children:
-            if (lost := self._words.get()) is not None:
+            if (lost := self._messages.get()) is not None:
                 raise lost
 
     def _say(self, message: tuple[str, Any]) -> None:
         if not self._ready:
-            self._hear()
+            self._await_ready()
             self._ready = True
         for rank, line in enumerate(self._lines, 1):
             try:
