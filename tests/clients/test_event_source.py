@@ -12,6 +12,7 @@ import pytest
 
 from tests.gateway.stack import Stack
 from tests.gateway.streaming import Gateway
+from tests.latch import FEW
 
 playwright = pytest.importorskip("playwright.async_api", reason="playwright is not installed: pip install playwright")
 
@@ -24,7 +25,7 @@ READING = """id => new Promise((resolve, reject) => {
   source.onerror = () => source.readyState === EventSource.CLOSED && reject(new Error(`gave up after ${heard.length}`));
   source.onmessage = ({ data, lastEventId }) => {
     heard.push(data);
-    if (heard.length === 20) restart();
+    if (heard.length === 1) restart();
     if (data !== "[DONE]") return;
     source.close();
     resolve({ heard, opened, lastEventId });
@@ -56,6 +57,7 @@ async def test_an_event_source_resumes_without_missing_or_repeated_tokens(stream
 
     async def restart() -> None:
         await asyncio.to_thread(gateway.process.kill)
+        streaming.latch.lift()
         gateway.process.start()
 
     await gateway.ready()
@@ -65,7 +67,8 @@ async def test_an_event_source_resumes_without_missing_or_repeated_tokens(stream
         page = await browser.new_page()
         await page.expose_function("restart", restart)
         await page.goto(f"{gateway.url}/healthz")
-        result = await page.evaluate(READING, await _left(gateway))
+        with streaming.latch.at(FEW):
+            result = await page.evaluate(READING, await _left(gateway))
         await browser.close()
     chunks = [json.loads(data) for data in result["heard"][:-1]]
     tokens = [token for chunk in chunks for token in chunk["outrider"]["tokens"]]
