@@ -201,7 +201,7 @@ class Engine:
         plan = self.scheduler.plan()
         self.guessing.draft(plan, self._roster.sequences)
         trees = self.guessing.buy(plan)
-        self.scheduler.fill(plan, sum(map(len, trees)))
+        self.scheduler.fill(plan, sum([len(tree.tokens) for tree in trees]))
         works = self._works(plan, trees)
         if not works and self.scheduler.running:
             sleep(_NOTHING_S)

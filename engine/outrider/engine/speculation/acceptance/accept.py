@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from outrider.engine.speculation.acceptance.rule import AcceptanceError, VerifiedTree
 
 
-class AcceptedPath(NamedTuple):
+@dataclass(slots=True)
+class AcceptedPath:
     """The accepted rows and decided tokens of a verified tree.
 
     Attributes:
@@ -50,6 +52,8 @@ def walk(guesses: Sequence[int], parents: Sequence[int], drawn: Sequence[int]) -
         drawn: the token decided at each row, one more than guesses.
     """
     rows, tokens, at = [0], [drawn[0]], -1
+    if not guesses:
+        return AcceptedPath(rows, tokens)
     for node, (parent, token) in enumerate(zip(parents, guesses, strict=True)):
         if parent == at and token == tokens[-1]:
             at = node
