@@ -107,7 +107,7 @@ class TokenCounters:
         self._forget()
 
     def _charge(self, tenant: str, service: float) -> None:
-        self._served[tenant] = self.of(tenant) + service
+        self._served[tenant] = self._served.get(tenant, 0.0) + service
         self._untold[tenant] = self._untold.get(tenant, 0.0) + service
 
     def _lift(self, tenant: str) -> None:

@@ -137,7 +137,7 @@ class Scheduler:
         left = self.limits.rows - len(plan.decoding)
         left = min(self.limits.prefill_rows, -(-left // 2) if plan.decoding else left)
         plan.embedding_room = self.embeddings.most_rows(self.running, self.waiting)
-        for sequence in order:
+        for sequence in order if len(plan.decoding) < len(order) else ():
             rows = min(sequence.pending, plan.most_rows(sequence, left))
             if sequence.pending > 1 and rows and self._make_room(sequence, rows):
                 plan.give(sequence, rows)

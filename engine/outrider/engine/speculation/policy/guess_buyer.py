@@ -48,8 +48,6 @@ class GuessBuyer:
 
     def fit(self, sequence: Sequence, tree: MergedTree) -> MergedTree:
         """The part of a bought tree that finds pages."""
-        if not tree:
-            return tree
         room = self._scheduler.room_for_guesses(sequence, len(tree))
         return tree if room == len(tree) else tree.take(range(room))
 
