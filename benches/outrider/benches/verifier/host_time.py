@@ -10,6 +10,7 @@ the control.
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -34,7 +35,8 @@ from torch import Tensor
 
 _MODES: dict[str, list[str]] = {"plain": [], "ngram": ["ngram"]}
 _PARTS = ("plan", "guesses", "batch", "draw", "commit", "rest")
-_PROMPT, _MOST_ROWS = 32, 1024
+_PROMPT, _MOST_ROWS, _COLLECT_AFTER = 32, 1024, 10_000
+"""A verifier collects garbage as rarely."""
 _ALWAYS = Parts(policy=AskAlways)
 _SETTINGS = EngineSettings(
     max_running=128, prefill_rows=512, max_rows=640, max_guesses=256, pages=4096, drafters=[], threads=1
@@ -145,6 +147,8 @@ def main() -> int:
     options = parser.parse_args()
     first = Target.load(_SETTINGS)
     model = FreeModel(first.runner.model, first.tokenizer.encode("!")[0])
+    gc.freeze()
+    gc.set_threshold(_COLLECT_AFTER)
     print("ms a step: streams   median    10th, control: median 10th; 10th percentiles of", *_PARTS)
     for mode in options.modes:
         own = replace(_SETTINGS, drafters=_MODES[mode])

@@ -56,15 +56,16 @@ class Answer:
 
         Stop strings count only behind the first ``min_tokens`` tokens, and not in thoughts.
         """
-        texts, request = list[str](), self._request
-        for index, token in enumerate(tokens[: request.max_tokens - self._count], self._count):
+        texts: list[str] = []
+        request, parameters = self._request, self._request.parameters
+        for token in tokens[: request.max_tokens - self._count]:
             ends = token in request.stop_ids
             if ends and self._drops_stop():
                 return [*texts, ""], Finish.STOP
             text, thought = self._decoder.push(token), False
             if self._thoughts is not None:
                 text, thought = self._read(self._thoughts, token, text)
-            if not thought and index >= self._request.parameters.min_tokens:
+            if parameters.stop and not thought and self._count + len(texts) >= parameters.min_tokens:
                 text, self._stopped = self._matcher.push(text)
             texts.append(text)
             if self._stopped or ends:

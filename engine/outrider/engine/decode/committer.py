@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
 
@@ -48,6 +49,7 @@ class Committer:
     ) -> None:
         self._keep, self._scheduler, self._guessing, self._estimate = runner.keep, scheduler, guessing, estimate
         self._roster, self._cache, self._tally, self._audit = roster, cache, tally, audit
+        self._charge = scheduler.counters.charge_output
         self.outcome = Outcome()
 
     def take(self) -> Outcome:
@@ -66,11 +68,16 @@ class Committer:
         paths = [_path(work, drawn) for work, drawn in step]
         trees = zip(step, paths, strict=True)
         self._keep([(work.sequence, p.rows) for (work, _), p in trees if p is not None and len(p.rows) > 1])
+        lengths: list[int] = []
         for (work, drawn), path in zip(step, paths, strict=True):
-            sequence, start = work.sequence, work.sequence.cached
+            sequence, start, length = work.sequence, work.sequence.cached, len(work.sequence.tokens)
             self._apply(work, drawn, path)
+            if path is not None:
+                lengths.append(len(sequence.tokens) - length)
             if drawn.states is not None and sequence.finish is None and sequence.request.speculates:
                 self._show(sequence, start, drawn.states if path is None else drawn.states.at(path.rows))
+        for tokens, sequences in Counter(lengths).items():
+            self._tally.lengths.observe(tokens, sequences)
 
     def _apply(self, work: Work, drawn: DrawnRows, accepted: AcceptedPath | None) -> None:
         """Applies one sequence's draws; ``accepted`` is None for a chunk of prompt."""
@@ -86,11 +93,10 @@ class Committer:
             if work.draws:
                 self._decide(sequence, AcceptedPath([0], drawn.tokens), NO_GUESSES, drawn)
             return
-        cached, length = sequence.cached + len(accepted.rows), len(sequence.tokens)
+        cached = sequence.cached + len(accepted.rows)
         if work.guesses.tokens:
             self._guessing.learn(sequence, work.guesses, accepted)
         self._decide(sequence, accepted, work.guesses, drawn)
-        self._tally.lengths.observe(len(sequence.tokens) - length)
         if sequence.finish is None:
             self._scheduler.commit(sequence, cached)
             self._cache.offer(sequence)
@@ -107,7 +113,7 @@ class Committer:
         if sequence.pending:
             return
         self._on_first_token(sequence)
-        output, vector = self._roster.answer(sequence).output([], [], []), normalize(sequence.pooled, dim=0)
+        output, vector = self._roster.answers[sequence.number].output([], [], []), normalize(sequence.pooled, dim=0)
         if not vector.isfinite().all():
             self.end(sequence, Finish.ERROR, output, _NO_NUMBERS)
             return
@@ -132,12 +138,12 @@ class Committer:
         first = sequence.cached + 1
         end = min(first + len(work.tokens), len(sequence.request.prompt))
         if sequence.echoed < end:
-            for output in self._roster.answer(sequence).echo(sequence.echoed, end, scores, first):
+            for output in self._roster.answers[sequence.number].echo(sequence.echoed, end, scores, first):
                 self.outcome.outputs.append((sequence.request, output))
             sequence.echoed = end
 
     def _decide(self, sequence: Sequence, accepted: AcceptedPath, guesses: MergedTree, drawn: DrawnRows) -> None:
-        length, answer = len(sequence.tokens), self._roster.answer(sequence)
+        length, answer = len(sequence.tokens), self._roster.answers[sequence.number]
         request, allowed = sequence.request, accepted.tokens
         if NOTHING in allowed:
             allowed = [token for token in allowed if token != NOTHING]
@@ -152,7 +158,7 @@ class Committer:
         if not sequence.first_at:
             self._on_first_token(sequence)
         self._tally.tokens += len(tokens)
-        self._scheduler.charge_output(sequence, len(tokens))
+        self._charge(request.tenant, len(tokens), request.weight)
         drafts = answer.drafts(guesses, accepted.rows, len(tokens)) if request.speculation.return_drafts else None
         scores = None if drawn.logits is None else _scores(request, accepted, tokens, drawn.logits)
         output = answer.output(tokens, texts, drafters, scores, drafts)
@@ -196,14 +202,15 @@ class Committer:
 
     def stop(self, sequence: Sequence, finish: Finish, why: str | None) -> None:
         """Ends a sequence without further tokens."""
-        self.end(sequence, finish, self._roster.answer(sequence).output([], [], []), why)
+        self.end(sequence, finish, self._roster.answers[sequence.number].output([], [], []), why)
 
 
 def _path(work: Work, drawn: DrawnRows) -> AcceptedPath | None:
     """What the draws accept of a tree; None for a chunk of a prompt or of a text that is embedded."""
     if work.guesses is None or drawn.pooled is not None:
         return None
-    return walk(work.guesses.tokens, work.guesses.parents, drawn.tokens)
+    guesses = work.guesses
+    return walk(guesses.tokens, guesses.parents, drawn.tokens) if guesses.tokens else AcceptedPath([0], drawn.tokens)
 
 
 def _drafters(sequence: Sequence, guesses: MergedTree, accepted: AcceptedPath, tokens: int) -> list[str]:

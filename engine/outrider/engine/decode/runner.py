@@ -130,7 +130,7 @@ class Runner:
         """The token at each row that draws; float32 logits [n, V]. `Misplaced` for a mask of another place."""
         edits = _edits(works, logits.shape[-1], places)
         rolls = [(work.sequence.request.sampling, own) for work, own in zip(works, places, strict=True) if own]
-        raced = None if edits else _race_draws(rolls, logits)
+        raced = None if edits or logits.device.type != "cpu" else _race_draws(rolls, logits)
         if raced is not None and isinstance(self.rule, Race):
             return raced
         return self._draw_edited(works, logits, edits, rolls, raced)
@@ -195,8 +195,9 @@ class Runner:
         return RaggedBatch.build(rows, self._page_size, device=self.model.device)
 
     def _rows(self, work: Work) -> SequenceRows:
-        sequence, guesses = work.sequence, work.guesses
-        parents = [-1, *[parent + 1 for parent in guesses.parents]] if guesses is not None and guesses.tokens else None
+        sequence, guesses, parents = work.sequence, work.guesses, None
+        if guesses is not None and guesses.tokens:
+            parents = [-1, *[parent + 1 for parent in guesses.parents]]
         return SequenceRows(len(work.tokens), sequence.cached, sequence.pages, parents)
 
     def keep(self, accepted: Iterable[tuple[Sequence, Seq[int]]]) -> None:

@@ -177,10 +177,6 @@ class Scheduler:
         """Notes that the leading ``cached`` tokens are in their pages, and publishes full pages."""
         self._sequence_pages.settle(sequence, cached)
 
-    def charge_output(self, sequence: Sequence, tokens: int) -> None:
-        """Charges the tenant for generated tokens, but not for guesses, which the tenant did not ask for."""
-        self.counters.charge_output(sequence.request.tenant, tokens, sequence.request.weight)
-
     def _admit(self) -> None:
         now = self._clock()
         while (sequence := self.waiting.first(now)) is not None and self._has_slot(sequence):

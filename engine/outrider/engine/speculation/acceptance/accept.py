@@ -52,8 +52,6 @@ def walk(guesses: Sequence[int], parents: Sequence[int], drawn: Sequence[int]) -
         drawn: the token decided at each row, one more than guesses.
     """
     rows, tokens, at = [0], [drawn[0]], -1
-    if not guesses:
-        return AcceptedPath(rows, tokens)
     for node, (parent, token) in enumerate(zip(parents, guesses, strict=True)):
         if parent == at and token == tokens[-1]:
             at = node
