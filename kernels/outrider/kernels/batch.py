@@ -11,6 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+_FEW_ROWS = 48
+"""Rows of a sequence from which on arrays are quicker than lists."""
+
 
 @dataclass(slots=True)  # quicker to make and to read than a named tuple, as each sequence of a step has one
 class SequenceRows:
@@ -135,8 +138,10 @@ class RaggedBatch:
         slots, size = list[int](), self.page_size
         for each in self.sequences:
             rows, pages, first = each.rows, each.pages, each.context if each.parents is None else each.first
-            if rows == 1:  # Most steps are of such rows, and arrays of one number take ten times as long.
+            if rows == 1:  # Most steps are of such rows.
                 slots.append(pages[first // size] * size + first % size)
+            elif rows < _FEW_ROWS:
+                slots += [pages[slot // size] * size + slot % size for slot in range(first, first + rows)]
             else:
                 slots += row_slots(each, size, first, rows).tolist()
         return np.array(slots, np.int64)
