@@ -172,7 +172,9 @@ def _positions(sequence: SequenceRows, page_size: int) -> Iterable[int]:
         raise ValueError(f"a tree of {nodes} nodes has no {rows} rows")
     if len(pages) * page_size < context + nodes:
         raise ValueError(f"{len(pages)} pages of {page_size} do not hold {context} tokens and {nodes} rows")
-    return range(context, context + rows) if parents is None else _depths(parents, context)[-rows:]
+    if parents is not None:
+        return _depths(parents, context)[-rows:]
+    return range(context, context + rows) if rows > 1 else (context,)  # a range takes three times as long
 
 
 def _depths(parents: Sequence[int], top: int = 0) -> list[int]:

@@ -13,14 +13,15 @@ import argparse
 import gc
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial, wraps
+from functools import partial
 from statistics import median, quantiles
 from typing import Any
 
 import torch
-from outrider.engine.decode.engine import Engine
+from outrider.engine import store
 from outrider.engine.models.llama import LlamaModel
 from outrider.engine.requests.parameters import Speculation
 from outrider.engine.requests.sequence import Request
@@ -28,6 +29,7 @@ from outrider.engine.sampling import Sampling
 from outrider.engine.settings import EngineSettings
 from outrider.engine.speculation.policy.drafter_policy import AskAlways
 from outrider.engine.target import Parts, Target
+from outrider.engine.text import Tokenizer
 from outrider.kernels.batch import RaggedBatch
 from outrider.kernels.pool import KvPool
 from outrider.verifier.tracing.step_telemetry import StepTelemetry
@@ -35,11 +37,11 @@ from torch import Tensor
 
 _MODES: dict[str, list[str]] = {"plain": [], "ngram": ["ngram"]}
 _PARTS = ("plan", "guesses", "batch", "draw", "commit", "rest")
-_PROMPT, _MOST_ROWS, _COLLECT_AFTER = 32, 1024, 10_000
+_PROMPT, _FIRST, _MOST_ROWS, _COLLECT_AFTER = 32, 8, 1024, 10_000
 """A verifier collects garbage as rarely."""
 _ALWAYS = Parts(policy=AskAlways)
 _SETTINGS = EngineSettings(
-    max_running=128, prefill_rows=512, max_rows=640, max_guesses=256, pages=4096, drafters=[], threads=1
+    max_running=128, prefill_rows=512, max_rows=640, max_guesses=256, pages=32768, drafters=[], threads=1
 )
 """Sizes of steps on a GPU."""
 
@@ -60,81 +62,89 @@ class FreeModel(LlamaModel):
         assert len(batch.positions) == len(batch.slots) == len(ids)
         return self._hidden[: len(ids)]
 
+    def token_bytes(self, kv_dtype: torch.dtype | None = None) -> int:
+        """Nearly none."""
+        return 1
+
+    def new_pool(self, pages: int, page_size: int) -> KvPool:
+        """One page, as nothing is written to any."""
+        return super().new_pool(1, page_size)
+
     def logits(self, hidden: Tensor) -> Tensor:
         """The same for every row."""
         return self._logits[: len(hidden)]
 
 
 class Watch:
-    """An engine whose steps are measured by part."""
+    """An engine over ``target`` that answers ``streams`` of ``most`` tokens, and whose steps are measured by part."""
 
     def __init__(self, target: Target, streams: int, most: int) -> None:
-        self._inside = dict.fromkeys(_PARTS, 0.0)
-        self._time(target.scheduler, "plan", "plan")
-        for owner, call in ((target.guessing, "draft"), (target.guessing, "buy"), (target.scheduler, "fill")):
-            self._time(owner, call, "guesses")
-        self._time(target.runner, "run", "run")
-        self._target, self._engine = target, target.engine()
+        self._streams, self._seconds = streams, defaultdict[str, float](float)
+        for part, owner, call in (
+            ("plan", target.scheduler, "plan"),
+            ("guesses", target.guessing, "draft"),
+            ("guesses", target.guessing, "buy"),
+            ("guesses", target.scheduler, "fill"),
+            ("run", target.runner, "run"),
+        ):
+            setattr(owner, call, self._timed(getattr(owner, call), part))
+        self._runs, self.engine = target.runner.times, target.engine()
         speculation = Speculation(off=not target.settings.drafters)
         for number in range(streams):
-            prompt = [(7 * number + place) % 4096 for place in range(_PROMPT)]
+            prompt = [(7 * number + place) % target.model_limits.vocabulary_size for place in range(_PROMPT)]
             sampling = Sampling(temperature=1.0, seed=number)
-            self._engine.submit(Request(str(number), "tenant", prompt, sampling, most, speculation=speculation))
+            self.engine.submit(Request(str(number), "tenant", prompt, sampling, most, speculation=speculation))
+        while self.engine.tally.steps < _FIRST or any(each.pending > 1 for each in self.engine.scheduler.running):
+            self.engine.step()
 
-    def _time(self, owner: Any, call: str, part: str) -> None:
-        """Adds the seconds of an object's calls to ``part``."""
-        inner: Callable[..., Any] = getattr(owner, call)
-
-        @wraps(inner)
+    def _timed(self, call: Callable[..., Any], part: str) -> Callable[..., Any]:
         def timed(*given: Any) -> Any:
             began = time.perf_counter()
-            try:
-                return inner(*given)
-            finally:
-                self._inside[part] = self._inside.get(part, 0.0) + time.perf_counter() - began
+            result = call(*given)
+            self._seconds[part] += time.perf_counter() - began
+            return result
 
-        setattr(owner, call, timed)
-
-    @property
-    def engine(self) -> Engine:
-        """The engine."""
-        return self._engine
+        return timed
 
     def step(self) -> list[float]:
-        """Runs a step; returns its seconds by part, and last those of the whole."""
-        times, tally = self._target.runner.times, self._engine.tally
-        self._inside = dict.fromkeys(self._inside, 0.0)
-        forward, sample, run = times.forward_s, times.sample_s, tally.run_s
+        """Runs a step; returns its seconds by part, and last those of the whole.
+
+        Raises:
+            ValueError: an answer has ended.
+        """
+        if self.engine.load < self._streams:
+            raise ValueError("an answer ended before the measurement did: fewer steps, please")
+        runs, tally = self._runs, self.engine.tally
+        forward, sample, ran = runs.forward_s, runs.sample_s, tally.run_s
+        self._seconds.clear()
         began = time.perf_counter()
-        self._engine.step()
-        whole, inside = time.perf_counter() - began, self._inside
-        inside["batch"], inside["draw"] = times.forward_s - forward, times.sample_s - sample
-        inside["commit"] = tally.run_s - run - inside["run"]
-        inside["rest"] = whole - sum(inside[part] for part in _PARTS[:-1])
-        return [inside[part] for part in _PARTS] + [whole]
+        self.engine.step()
+        whole, parts = time.perf_counter() - began, self._seconds
+        parts["batch"], parts["draw"] = runs.forward_s - forward, runs.sample_s - sample
+        parts["commit"] = tally.run_s - ran - parts["run"]
+        parts["rest"] = whole - sum(parts[part] for part in _PARTS[:-1])
+        return [*(parts[part] for part in _PARTS), whole]
 
 
-def measure(target: Callable[[], Target], streams: int, steps: int, turn: int) -> list[list[list[float]]]:
+def measure(target: Callable[[], Target], streams: int, most: int, turns: int, turn: int) -> list[list[list[float]]]:
     """Seconds of each step by part, of two engines that take turns; all streams decode in each step."""
-    most = (steps + turn + 8) * (1 if not target().settings.drafters else 32)
     watches = [Watch(target(), streams, most) for _ in range(2)]
-    for watch in watches:
-        while watch.engine.tally.steps < 8 or any(s.pending > 1 for s in watch.engine.scheduler.running):
-            watch.step()
     taken: list[list[list[float]]] = [[], []]
-    for _ in range(-(-steps // turn)):
+    for _ in range(turns):
         for watch, own in zip(watches, taken, strict=True):
             own += [watch.step() for _ in range(turn)]
-    assert all(watch.engine.load == streams for watch in watches), "an answer ended before the measurement did"
     return taken
 
 
-def describe(taken: Sequence[Sequence[Sequence[float]]]) -> str:
-    """Milliseconds: median and 10th percentile of the whole, those of the control, and the parts' 10th percentiles."""
+def describe(taken: Sequence[Sequence[Sequence[float]]]) -> tuple[str, float]:
+    """Milliseconds: median and 10th percentile of the whole, those of the control, the 10th percentiles of parts.
+
+    Also returns the 10th percentile of the whole.
+    """
     columns = [[[1e3 * seconds for seconds in part] for part in zip(*own, strict=True)] for own in taken]
     tenths = [[quantiles(part, n=10)[0] for part in own] for own in columns]
-    whole = " ".join(f"{median(own[-1]):8.3f} {tenth[-1]:7.3f}" for own, tenth in zip(columns, tenths, strict=True))
-    return f"{whole}  " + " ".join(f"{part:7.3f}" for part in tenths[0][:-1])
+    wholes = [f"{median(own[-1]):8.3f} {tenth[-1]:7.3f}" for own, tenth in zip(columns, tenths, strict=True)]
+    return " ".join([*wholes, *(f"{part:7.3f}" for part in tenths[0][:-1])]), tenths[0][-1]
 
 
 def main() -> int:
@@ -142,24 +152,24 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m outrider.benches.verifier.host_time", description=__doc__)
     parser.add_argument("--streams", nargs="+", type=int, default=[1, 8, 64, 128])
     parser.add_argument("--modes", nargs="+", choices=list(_MODES), default=list(_MODES))
-    parser.add_argument("--steps", type=int, default=200, help="steps of each engine")
+    parser.add_argument("--turns", type=int, default=20, help="turns of each engine")
     parser.add_argument("--turn", type=int, default=10, help="steps of an engine in one turn")
     options = parser.parse_args()
-    first = Target.load(_SETTINGS)
-    model = FreeModel(first.runner.model, first.tokenizer.encode("!")[0])
+    directory = store.obtain(_SETTINGS.model, "size")
+    tokenizer = Tokenizer.load(directory)
+    model = FreeModel(LlamaModel.load(directory), tokenizer.encode("!")[0])
     gc.freeze()
     gc.set_threshold(_COLLECT_AFTER)
     print("ms a step: streams   median    10th, control: median 10th; 10th percentiles of", *_PARTS)
     for mode in options.modes:
-        own = replace(_SETTINGS, drafters=_MODES[mode])
+        settings = replace(_SETTINGS, drafters=_MODES[mode])
+        target = partial(Target.over, model, tokenizer, directory, settings, _ALWAYS, StepTelemetry())
+        most, before = model.config.context_length - _PROMPT, (0, 0.0)
         for streams in options.streams:
-            taken = measure(
-                partial(Target.over, model, first.tokenizer, first.directory, own, _ALWAYS, StepTelemetry()),
-                streams,
-                options.steps,
-                options.turn,
-            )
-            print(f"{mode:6} {streams:11} {describe(taken)}", flush=True)
+            line, tenth = describe(measure(target, streams, most, options.turns, options.turn))
+            further = 1e3 * (tenth - before[1]) / (streams - before[0])
+            print(f"{mode:6} {streams:11} {line}; {further:.1f} us a further stream", flush=True)
+            before = streams, tenth
     return 0
 
 
