@@ -3,7 +3,7 @@
 Run as `python -m outrider.benches.verifier.host_time`.
 
 The model's passes and logits are free, and logits of a few ids make the draw nearly free. ``plain`` steps have no
-guesses; with ``ngram``, every guess of the drafter is right. Two engines alike take turns of a few steps: the second is
+guesses; with ``ngram``, each stream has one, which is right. Two engines alike take turns of a few steps: the second is
 the control.
 """
 
