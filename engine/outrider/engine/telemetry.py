@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 class Distribution(Protocol):
     """Counts values, such as the rows of steps."""
 
-    def observe(self, value: float) -> None:
-        """Adds a value."""
+    def observe(self, value: float, times: int = 1) -> None:
+        """Adds a value so many ``times``."""
 
 
 class StepWatch(Protocol):
@@ -42,7 +42,7 @@ class Telemetry(Protocol):
 
 
 class _Nothing:
-    def observe(self, value: float) -> None:
+    def observe(self, value: float, times: int = 1) -> None:
         """See `Distribution`."""
 
 

@@ -57,14 +57,15 @@ class Answer:
         Stop strings count only behind the first ``min_tokens`` tokens, and not in thoughts.
         """
         texts: list[str] = []
-        for index, token in enumerate(tokens[: self._request.max_tokens - self._count], self._count):
-            ends = token in self._request.stop_ids
+        request, parameters = self._request, self._request.parameters
+        for token in tokens[: request.max_tokens - self._count]:
+            ends = token in request.stop_ids
             if ends and self._drops_stop():
                 return [*texts, ""], Finish.STOP
             text, thought = self._decoder.push(token), False
             if self._thoughts is not None:
                 text, thought = self._read(self._thoughts, token, text)
-            if not thought and index >= self._request.parameters.min_tokens:
+            if parameters.stop and not thought and self._count + len(texts) >= parameters.min_tokens:
                 text, self._stopped = self._matcher.push(text)
             texts.append(text)
             if self._stopped or ends:
@@ -119,19 +120,19 @@ class Answer:
     ) -> Output:
         """The output of ``tokens``, which follow the tokens of the previous output."""
         first, self._count = self._count, self._count + len(tokens)
-        likelihoods = None if scores is None else self._likelihoods(tokens, scores)
-        output = Output(self._request.id, first, tokens, texts, guessed_by, likelihoods=likelihoods, drafts=drafts)
+        output = Output(self._request.id, first, tokens, texts, guessed_by)
+        output.drafts = drafts
+        if scores is not None:
+            output.likelihoods = self._likelihoods(tokens, scores)
         if self._thoughts is not None:
             output.thought = self._thoughts.thought_of(first, len(tokens))
         return output
 
-    def drafts(self, guesses: MergedTree, rows: Sequence[int], tokens: int) -> list[Draft] | None:
-        """The guesses that a step verified, for the next output; None unless the request has ``return_drafts``.
+    def drafts(self, guesses: MergedTree, rows: Sequence[int], tokens: int) -> list[Draft]:
+        """The guesses that a step verified, for the next output of a request with ``return_drafts``.
 
         The step accepted the guesses on ``rows`` (`AcceptedPath`); the next output holds ``tokens`` of its tokens.
         """
-        if not self._request.speculation.return_drafts:
-            return None
         data = [self._data(token) for token in guesses.tokens]
         path = [row - 1 for row in rows[1 : tokens + 1]]
         return [Draft(self._count, guesses.tokens, data, guesses.parents, guesses.drafters, path)]

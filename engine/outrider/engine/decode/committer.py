@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
 
@@ -11,7 +12,7 @@ from outrider.engine.decode.roster import Roster
 from outrider.engine.decode.runner import NOTHING, DrawnRows, Runner, Work
 from outrider.engine.logits.likelihood import Score, score
 from outrider.engine.requests.output import Finish, Output
-from outrider.engine.requests.sequence import Sequence
+from outrider.engine.requests.sequence import Request, Sequence
 from outrider.engine.scheduling.estimate import Estimate
 from outrider.engine.scheduling.scheduler import Scheduler
 from outrider.engine.speculation import NO_GUESSES, MergedTree
@@ -48,6 +49,7 @@ class Committer:
     ) -> None:
         self._keep, self._scheduler, self._guessing, self._estimate = runner.keep, scheduler, guessing, estimate
         self._roster, self._cache, self._tally, self._audit = roster, cache, tally, audit
+        self._charge = scheduler.counters.charge_output
         self.outcome = Outcome()
 
     def take(self) -> Outcome:
@@ -64,13 +66,18 @@ class Committer:
     def commit(self, step: Seq[tuple[Work, DrawnRows]]) -> None:
         """Applies what the rows of a step's sequences drew."""
         paths = [_path(work, drawn) for work, drawn in step]
-        trees = zip((work for work, _ in step), paths, strict=True)
-        self._keep([(work.sequence, path.rows) for work, path in trees if path is not None and work.guesses])
+        trees = zip(step, paths, strict=True)
+        self._keep([(work.sequence, p.rows) for (work, _), p in trees if p is not None and len(p.rows) > 1])
+        lengths: list[int] = []
         for (work, drawn), path in zip(step, paths, strict=True):
-            sequence, start = work.sequence, work.sequence.cached
+            sequence, start, length = work.sequence, work.sequence.cached, len(work.sequence.tokens)
             self._apply(work, drawn, path)
+            if path is not None:
+                lengths.append(len(sequence.tokens) - length)
             if drawn.states is not None and sequence.finish is None and sequence.request.speculates:
                 self._show(sequence, start, drawn.states if path is None else drawn.states.at(path.rows))
+        for tokens, sequences in Counter(lengths).items():
+            self._tally.lengths.observe(tokens, sequences)
 
     def _apply(self, work: Work, drawn: DrawnRows, accepted: AcceptedPath | None) -> None:
         """Applies one sequence's draws; ``accepted`` is None for a chunk of prompt."""
@@ -86,11 +93,10 @@ class Committer:
             if work.draws:
                 self._decide(sequence, AcceptedPath([0], drawn.tokens), NO_GUESSES, drawn)
             return
-        cached, length = sequence.cached + len(accepted.rows), len(sequence.tokens)
-        if work.guesses:
+        cached = sequence.cached + len(accepted.rows)
+        if work.guesses.tokens:
             self._guessing.learn(sequence, work.guesses, accepted)
         self._decide(sequence, accepted, work.guesses, drawn)
-        self._tally.lengths.observe(len(sequence.tokens) - length)
         if sequence.finish is None:
             self._scheduler.commit(sequence, cached)
             self._cache.offer(sequence)
@@ -107,7 +113,7 @@ class Committer:
         if sequence.pending:
             return
         self._on_first_token(sequence)
-        output, vector = self._roster.answer(sequence).output([], [], []), normalize(sequence.pooled, dim=0)
+        output, vector = self._roster.answers[sequence.number].output([], [], []), normalize(sequence.pooled, dim=0)
         if not vector.isfinite().all():
             self.end(sequence, Finish.ERROR, output, _NO_NUMBERS)
             return
@@ -132,38 +138,37 @@ class Committer:
         first = sequence.cached + 1
         end = min(first + len(work.tokens), len(sequence.request.prompt))
         if sequence.echoed < end:
-            for output in self._roster.answer(sequence).echo(sequence.echoed, end, scores, first):
+            for output in self._roster.answers[sequence.number].echo(sequence.echoed, end, scores, first):
                 self.outcome.outputs.append((sequence.request, output))
             sequence.echoed = end
 
     def _decide(self, sequence: Sequence, accepted: AcceptedPath, guesses: MergedTree, drawn: DrawnRows) -> None:
-        length, answer = len(sequence.tokens), self._roster.answer(sequence)
-        drafters = [guesses.drafters[row - 1] for row in accepted.rows[1:]] + [""]
-        allowed = [token for token in accepted.tokens if token != NOTHING]
+        length, answer = len(sequence.tokens), self._roster.answers[sequence.number]
+        request, allowed = sequence.request, accepted.tokens
+        if NOTHING in allowed:
+            allowed = [token for token in allowed if token != NOTHING]
         texts, finish = answer.take(allowed)
-        tokens, drafters = allowed[: len(texts)], drafters[: len(texts)]
-        finish = finish or self._reached_limit(sequence, length + len(tokens))
+        tokens = allowed[: len(texts)]
+        finish = finish or self._reached_limit(request, length + len(tokens))
         if finish is None and len(allowed) < len(accepted.tokens):
             finish = Finish.REFUSED
-        sequence.tokens.extend(tokens)
+        sequence.tokens += tokens
         sequence.steps += 1
-        guessed_right = len(drafters) - drafters.count("")
-        sequence.accepted += guessed_right
-        sequence.rejected += len(guesses) - guessed_right
-        if guesses:
-            sequence.note_verified(guessed_right, max(guesses.depths))
-            sequence.note_predicted(drafters.count(PREDICTION), guesses.drafters.count(PREDICTION))
+        drafters = _drafters(sequence, guesses, accepted, len(tokens)) if guesses.tokens else [""] * len(tokens)
         if not sequence.first_at:
             self._on_first_token(sequence)
         self._tally.tokens += len(tokens)
-        self._scheduler.charge_output(sequence, len(tokens))
-        drafts = answer.drafts(guesses, accepted.rows, len(tokens))
-        output = answer.output(tokens, texts, drafters, _scores(sequence, accepted, tokens, drawn), drafts)
+        self._charge(request.tenant, len(tokens), request.weight)
+        drafts = answer.drafts(guesses, accepted.rows, len(tokens)) if request.speculation.return_drafts else None
+        scores = None if drawn.logits is None else _scores(request, accepted, tokens, drawn.logits)
+        output = answer.output(tokens, texts, drafters, scores, drafts)
         if finish is not None:
             self.end(sequence, finish, output, _why_refused(sequence) if finish is Finish.REFUSED else None)
             return
-        self.outcome.outputs.append((sequence.request, output))
-        self._follow(sequence, length, tokens)
+        self.outcome.outputs.append((request, output))
+        if request.speculates:
+            self.outcome.committed.append(CommittedTokens(sequence.number, length, tokens))
+            self._guessing.follow(sequence, length, tokens)
 
     def _on_first_token(self, sequence: Sequence) -> None:
         sequence.first_at = self._scheduler.now()
@@ -171,16 +176,10 @@ class Committer:
             self._tally.times.queue.observe(sequence.admitted_at - sequence.submitted_at)
             self._tally.times.prefill.observe(sequence.first_at - sequence.admitted_at)
 
-    def _reached_limit(self, sequence: Sequence, length: int) -> Finish | None:
+    def _reached_limit(self, request: Request, length: int) -> Finish | None:
         full = length >= self._scheduler.limits.context_length
-        complete = length - len(sequence.request.prompt) >= sequence.request.max_tokens
+        complete = length - len(request.prompt) >= request.max_tokens
         return Finish.LENGTH if full or complete else None
-
-    def _follow(self, sequence: Sequence, length: int, tokens: list[int]) -> None:
-        if not sequence.request.speculates:
-            return
-        self.outcome.committed.append(CommittedTokens(sequence.number, length, tokens))
-        self._guessing.follow(sequence, length, tokens)
 
     def end(self, sequence: Sequence, finish: Finish, output: Output, error: str | None = None) -> None:
         """Ends a sequence with its last output, and an ``error`` if the sequence failed."""
@@ -203,21 +202,32 @@ class Committer:
 
     def stop(self, sequence: Sequence, finish: Finish, why: str | None) -> None:
         """Ends a sequence without further tokens."""
-        self.end(sequence, finish, self._roster.answer(sequence).output([], [], []), why)
+        self.end(sequence, finish, self._roster.answers[sequence.number].output([], [], []), why)
 
 
 def _path(work: Work, drawn: DrawnRows) -> AcceptedPath | None:
     """What the draws accept of a tree; None for a chunk of a prompt or of a text that is embedded."""
     if work.guesses is None or drawn.pooled is not None:
         return None
-    return walk(work.guesses.tokens, work.guesses.parents, drawn.tokens)
+    guesses = work.guesses
+    return walk(guesses.tokens, guesses.parents, drawn.tokens) if guesses.tokens else AcceptedPath([0], drawn.tokens)
 
 
-def _scores(sequence: Sequence, accepted: AcceptedPath, tokens: list[int], drawn: DrawnRows) -> list[Score] | None:
-    """The target's log-probabilities of ``tokens``; None unless the request asks for them."""
-    if drawn.logits is None or not tokens:
-        return None if drawn.logits is None else []
-    return score(drawn.logits[accepted.rows[: len(tokens)]], tokens, sequence.request.parameters.logprobs or 0)
+def _drafters(sequence: Sequence, guesses: MergedTree, accepted: AcceptedPath, tokens: int) -> list[str]:
+    """Counts a sequence's ``guesses`` as right or wrong; returns the drafter of each of the step's ``tokens``."""
+    drafters = [*[guesses.drafters[row - 1] for row in accepted.rows[1:]], ""][:tokens]
+    right = len(drafters) - drafters.count("")
+    sequence.accepted += right
+    sequence.rejected += len(guesses) - right
+    sequence.note_verified(right, max(guesses.depths))
+    sequence.note_predicted(drafters.count(PREDICTION), guesses.drafters.count(PREDICTION))
+    return drafters
+
+
+def _scores(request: Request, accepted: AcceptedPath, tokens: list[int], logits: Tensor) -> list[Score]:
+    """The target's log-probabilities of ``tokens``, from its logits [rows, V]."""
+    rows = accepted.rows[: len(tokens)]
+    return score(logits[rows], tokens, request.parameters.logprobs or 0) if tokens else []
 
 
 def _why_refused(sequence: Sequence) -> str:

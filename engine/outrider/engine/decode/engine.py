@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
 from time import perf_counter, sleep
 
@@ -201,13 +201,13 @@ class Engine:
         plan = self.scheduler.plan()
         self.guessing.draft(plan, self._roster.sequences)
         trees = self.guessing.buy(plan)
-        self.scheduler.fill(plan, sum(map(len, trees)))
+        self.scheduler.fill(plan, sum([len(tree.tokens) for tree in trees]))
         works = self._works(plan, trees)
         if not works and self.scheduler.running:
             sleep(_NOTHING_S)
             return self.take_outcome()
         self._meter.run(works, len(self.scheduler.running) if self.scheduler.waiting else 0)
-        self._committer.commit([*self._run(works)])
+        self._committer.commit(self._run(works))
         self.scheduler.embeddings.ran(plan, self._meter.end(plan, works, self.busy))
         outcome = self.take_outcome()
         outcome.spans = self._meter.spans
@@ -228,7 +228,7 @@ class Engine:
             self.tally.expired += 1
             self._committer.stop(sequence, Finish.TIMEOUT, _late(sequence, now))
 
-    def _run(self, works: list[Work]) -> Iterator[tuple[Work, DrawnRows]]:
+    def _run(self, works: list[Work]) -> list[tuple[Work, DrawnRows]]:
         """Each of ``works`` and what it drew.
 
         A sequence whose draw is refused ends, and the others run again. If a step fails, its sequences run one by one,
@@ -241,20 +241,18 @@ class Engine:
         except Misplaced as error:
             self.tally.refused_draws += 1
             self._fail(error.sequence, error)
-            yield from self._run([work for work in works if work.sequence is not error.sequence])
+            return self._run([work for work in works if work.sequence is not error.sequence])
         except Exception as error:
             if len(works) > 1:
                 _log.warning("a step failed, and its sequences run one by one", sequences=len(works), exc_info=error)
-                for work in works:
-                    yield from self._run([work])
-                return
+                return [ran for work in works for ran in self._run([work])]
             self._faults += 1
             if self._faults > _MOST_FAULTS:
                 raise
             self._fail(works[0].sequence, error)
-        else:
-            self._faults = 0 if works else self._faults
-            yield from zip(works, drawn, strict=True)
+            return []
+        self._faults = 0 if works else self._faults
+        return [*zip(works, drawn, strict=True)]
 
     def _works(self, plan: Plan, trees: Seq[MergedTree]) -> list[Work]:
         works = [

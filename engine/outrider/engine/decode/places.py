@@ -30,10 +30,12 @@ def draw_places(works: Seq[Work], batch: RaggedBatch) -> list[list[int]]:
 
 def _places(work: Work, batch: RaggedBatch, first: int) -> list[int]:
     sequence, guesses = work.sequence, work.guesses
-    length = len(sequence.tokens)
-    places = [length, *[length + depth for depth in guesses.depths]] if guesses else [length]
-    root = 0 if guesses is not None else len(work.tokens) - 1
-    computed = batch.places[first + root : first + len(work.tokens)].tolist()
-    if work.tokens[root] != sequence.tokens[-1] or [place + 1 for place in computed] != places:
+    length, end = len(sequence.tokens), first + len(work.tokens)
+    if guesses is None or not guesses.tokens:
+        places, root, belongs = [length], -1, batch.places[end - 1] == length - 1
+    else:
+        places, root = [length, *[length + depth for depth in guesses.depths]], 0
+        belongs = [place + 1 for place in batch.places[first:end]] == places
+    if not belongs or work.tokens[root] != sequence.tokens[-1]:
         raise Misplaced(sequence, "its logits or dice belong elsewhere")
     return places

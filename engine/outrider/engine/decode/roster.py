@@ -14,11 +14,12 @@ class Roster:
 
     Attributes:
         sequences: sequences by number.
+        answers: the answer of each, by number.
     """
 
     def __init__(self) -> None:
         self._sequences: dict[int, Sequence] = {}
-        self._answers: dict[int, Answer] = {}
+        self.answers: dict[int, Answer] = {}
         self._numbers: dict[str, int] = {}
         self._with_deadline: dict[int, Sequence] = {}
         self._next_number = 1
@@ -42,7 +43,7 @@ class Roster:
     def enter(self, sequence: Sequence, answer: Answer) -> None:
         """Adds a sequence and its answer."""
         number = sequence.number
-        self._sequences[number], self._answers[number] = sequence, answer
+        self._sequences[number], self.answers[number] = sequence, answer
         self._numbers[sequence.request.id] = number
         if sequence.due < inf:
             self._with_deadline[number] = sequence
@@ -52,7 +53,7 @@ class Roster:
         number = sequence.number
         del self._sequences[number], self._numbers[sequence.request.id]
         self._with_deadline.pop(number, None)
-        return self._answers.pop(number)
+        return self.answers.pop(number)
 
     def find(self, request_id: str) -> Sequence | None:
         """The sequence of a request; None for an unknown one."""
@@ -62,10 +63,6 @@ class Roster:
     def of(self, tenant: str) -> list[Sequence]:
         """The sequences of a tenant."""
         return [sequence for sequence in self._sequences.values() if sequence.request.tenant == tenant]
-
-    def answer(self, sequence: Sequence) -> Answer:
-        """The answer of a sequence."""
-        return self._answers[sequence.number]
 
     def overdue(self, now: float) -> list[Sequence]:
         """The sequences whose deadline has passed."""

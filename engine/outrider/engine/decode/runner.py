@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import accumulate, repeat
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -43,7 +42,8 @@ class BrokenLogits(Exception):
     """The target's logits at a row are not numbers."""
 
 
-class Work(NamedTuple):
+@dataclass(slots=True)  # quicker to make and to read than a named tuple, as each sequence of a step has one
+class Work:
     """One sequence's rows in a step.
 
     Attributes:
@@ -72,9 +72,9 @@ class DrawnRows:
         pooled: for an embedding, the last row's state or the sum of all rows', float64 [hidden_size].
     """
 
-    tokens: list[int] = field(default_factory=list)
-    logits: Tensor | None = None
-    prompt: list[Score] = field(default_factory=list)
+    tokens: list[int]
+    logits: Tensor | None
+    prompt: list[Score]
     states: States | None = None
     pooled: Tensor | None = None
 
@@ -110,27 +110,27 @@ class Runner:
         ids = np.array([token for work in works for token in work.tokens])
         states = self._new_states(len(ids), layers)
         hidden = self.model.forward(torch.from_numpy(ids).to(self.model.device), batch, self.pool, layers, states)
-        results = [DrawnRows(prompt=prompt) for prompt in self._score(hidden, works)]
+        prompts, places = [*self._score(hidden, works)], draw_places(works, batch)
+        counts, logits, drawn = [*map(len, places)], hidden, list[int]()
+        forwarded_at = time.perf_counter()
+        if draws := sum(counts):
+            logits = self.model.logits(hidden if draws == len(ids) else hidden[_drawing_rows(works, counts)])
+            forwarded_at = time.perf_counter()
+            drawn = self._draw(works, logits, places)
+        results = _results(works, prompts, counts, logits, drawn)
         if states is not None:
             _share(results, works, States(layers, states))
-        if any(work.sequence.request.pooling for work in works):
+        if any(not work.draws and work.sequence.request.pooling for work in works):
             _pool(results, works, hidden)
-        counts = [_draw_count(work) for work in works]
-        drawn_at = forwarded_at = time.perf_counter()
-        if any(counts):
-            logits = self.model.logits(hidden if sum(counts) == len(ids) else hidden[_drawing_rows(works, counts)])
-            forwarded_at = time.perf_counter()
-            _fill(results, works, counts, logits, self._draw(works, logits, draw_places(works, batch)))
-            drawn_at = time.perf_counter()
         self.times.forward_s += forwarded_at - began
-        self.times.sample_s += drawn_at - forwarded_at
+        self.times.sample_s += time.perf_counter() - forwarded_at
         return results
 
     def _draw(self, works: Seq[Work], logits: Tensor, places: Seq[list[int]]) -> list[int]:
         """The token at each row that draws; float32 logits [n, V]. `Misplaced` for a mask of another place."""
         edits = _edits(works, logits.shape[-1], places)
         rolls = [(work.sequence.request.sampling, own) for work, own in zip(works, places, strict=True) if own]
-        raced = None if edits else _race_draws(rolls, logits)
+        raced = None if edits or logits.device.type != "cpu" else _race_draws(rolls, logits)
         if raced is not None and isinstance(self.rule, Race):
             return raced
         return self._draw_edited(works, logits, edits, rolls, raced)
@@ -172,7 +172,7 @@ class Runner:
 
     def _score(self, hidden: Tensor, works: Seq[Work]) -> Iterable[list[Score]]:
         """Scores of the prompt's tokens that follow each work's rows; empty for requests that do not ask for them."""
-        scoring = any(work.sequence.scoring for work in works)
+        scoring = any(work.guesses is None and work.sequence.scoring for work in works)
         return self._scores(hidden, works) if scoring else repeat([], len(works))
 
     def _scores(self, hidden: Tensor, works: Seq[Work]) -> Iterator[list[Score]]:
@@ -195,8 +195,10 @@ class Runner:
         return RaggedBatch.build(rows, self._page_size, device=self.model.device)
 
     def _rows(self, work: Work) -> SequenceRows:
-        parents = [-1, *[parent + 1 for parent in work.guesses.parents]] if work.guesses else None
-        return SequenceRows(len(work.tokens), work.sequence.cached, work.sequence.pages, parents)
+        sequence, guesses, parents = work.sequence, work.guesses, None
+        if guesses is not None and guesses.tokens:
+            parents = [-1, *[parent + 1 for parent in guesses.parents]]
+        return SequenceRows(len(work.tokens), sequence.cached, sequence.pages, parents)
 
     def keep(self, accepted: Iterable[tuple[Sequence, Seq[int]]]) -> None:
         """Moves keys and values of each tree's accepted rows (ascending) to the end of its sequence."""
@@ -238,16 +240,11 @@ class Runner:
 
 def _race_draws(rolls: Seq[Rolls], logits: Tensor) -> list[int] | None:
     """The tokens of the fused draw; None if a request truncates, or if a logit is not a number."""
-    seeds: list[int] = []
-    temperatures: list[float] = []
-    positions: list[int] = []
-    for sampling, places in rolls:
-        if sampling.temperature > 0.0 and not sampling.truncation.keeps_all:
-            return None
-        seeds += [sampling.seed] * len(places)
-        temperatures += [sampling.temperature] * len(places)
-        positions += places
-    tokens = race(logits, seeds, positions, temperatures)
+    samplings = [sampling for sampling, places in rolls for _ in places]
+    if any(sampling.temperature > 0.0 and not sampling.truncation.keeps_all for sampling, _ in rolls):
+        return None
+    positions = [place for _, places in rolls for place in places]
+    tokens = race(logits, [each.seed for each in samplings], positions, [each.temperature for each in samplings])
     return None if tokens is None or NOTHING in tokens else tokens
 
 
@@ -292,11 +289,14 @@ def _pool(results: Seq[DrawnRows], works: Seq[Work], hidden: Tensor) -> None:
         start = end
 
 
-def _fill(results: Seq[DrawnRows], works: Seq[Work], counts: Seq[int], logits: Tensor, drawn: list[int]) -> None:
-    row = 0
-    for work, result, count in zip(works, results, counts, strict=True):
+def _results(
+    works: Seq[Work], prompts: Seq[list[Score]], counts: Seq[int], logits: Tensor, drawn: list[int]
+) -> list[DrawnRows]:
+    """What each of ``works`` drew, by the numbers of their draws; logits [n, V] are those of the rows that draw."""
+    results, row = [], 0
+    for work, prompt, count in zip(works, prompts, counts, strict=True):
         end = row + count
-        result.tokens = drawn[row:end]
-        if work.sequence.request.parameters.logprobs is not None:
-            result.logits = logits[row:end]
+        asked = count and work.sequence.request.parameters.logprobs is not None
+        results.append(DrawnRows(drawn[row:end], logits[row:end] if asked else None, prompt))
         row = end
+    return results

@@ -57,7 +57,7 @@ class StepMeter:
         """Ends the step; returns its seconds. With ``more`` work, the next step follows directly."""
         ended, tokens = self._clock(), self.tally.tokens - self._tokens
         seconds = ended - self._began
-        rows = self._count(works)
+        rows = self._count(works, plan.prompt_rows)
         self._count_times(ended)
         self._guessing.time(plan, rows, seconds)
         self._estimate.step(
@@ -72,12 +72,12 @@ class StepMeter:
             self._ended = ended
         return seconds
 
-    def _count(self, works: Seq[Work]) -> int:
+    def _count(self, works: Seq[Work], prompt_rows: int) -> int:
         """Counts the step and its rows; returns their number."""
-        tally, rows = self.tally, sum(len(work.tokens) for work in works)
+        tally, rows = self.tally, sum([len(work.tokens) for work in works])
         tally.steps += 1
         tally.rows += rows
-        tally.prefilled += sum(len(work.tokens) for work in works if work.guesses is None)
+        tally.prefilled += prompt_rows
         tally.step_rows.observe(rows)
         tally.step_sequences.observe(len(works))
         return rows

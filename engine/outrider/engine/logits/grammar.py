@@ -174,7 +174,7 @@ class Guide:
         nodes = [node for node, *_ in self._walk(guesses)][: int(_STEP_S / max(self._mask_s, 1e-6))]
         if self._failed(self._matcher):
             return NO_GUESSES
-        return guesses if len(nodes) == len(guesses) else guesses.take(nodes)
+        return guesses.take(nodes)
 
     def edit(self, batch: EditBatch, row: int, guesses: MergedTree) -> None:
         """As `Rule.edit`; nothing can be drawn behind a guess that the grammar does not allow."""

@@ -58,7 +58,7 @@ class TokenCounters:
 
     def rank(self, tenant: str) -> tuple[float, int]:
         """Sort key, lowest first: the tenant's counter, then its number of requests."""
-        return self.of(tenant), self._requests[tenant]
+        return self._served.get(tenant, 0.0), self._requests[tenant]
 
     def due(self, tenant: str, places: int) -> float:
         """A tenant's share of ``places``, by the weights of all tenants with requests; at least one."""
@@ -84,7 +84,7 @@ class TokenCounters:
         self._charge(tenant, _INPUT_WEIGHT * tokens / weight)
 
     def charge_output(self, tenant: str, tokens: int, weight: float) -> None:
-        """Charges generated tokens."""
+        """Charges generated tokens, but not guesses, which the tenant did not ask for."""
         self._charge(tenant, _OUTPUT_WEIGHT * tokens / weight)
 
     def tell(self, waiting: Set[str], most: int) -> dict[str, Share]:
@@ -107,7 +107,7 @@ class TokenCounters:
         self._forget()
 
     def _charge(self, tenant: str, service: float) -> None:
-        self._served[tenant] = self.of(tenant) + service
+        self._served[tenant] = self._served.get(tenant, 0.0) + service
         self._untold[tenant] = self._untold.get(tenant, 0.0) + service
 
     def _lift(self, tenant: str) -> None:

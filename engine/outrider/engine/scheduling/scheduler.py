@@ -137,7 +137,7 @@ class Scheduler:
         left = self.limits.rows - len(plan.decoding)
         left = min(self.limits.prefill_rows, -(-left // 2) if plan.decoding else left)
         plan.embedding_room = self.embeddings.most_rows(self.running, self.waiting)
-        for sequence in order:
+        for sequence in order if len(plan.decoding) < len(order) else ():
             rows = min(sequence.pending, plan.most_rows(sequence, left))
             if sequence.pending > 1 and rows and self._make_room(sequence, rows):
                 plan.give(sequence, rows)
@@ -176,10 +176,6 @@ class Scheduler:
     def commit(self, sequence: Sequence, cached: int) -> None:
         """Notes that the leading ``cached`` tokens are in their pages, and publishes full pages."""
         self._sequence_pages.settle(sequence, cached)
-
-    def charge_output(self, sequence: Sequence, tokens: int) -> None:
-        """Charges the tenant for generated tokens, but not for guesses, which the tenant did not ask for."""
-        self.counters.charge_output(sequence.request.tenant, tokens, sequence.request.weight)
 
     def _admit(self) -> None:
         now = self._clock()

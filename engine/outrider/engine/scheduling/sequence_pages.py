@@ -67,8 +67,8 @@ class SequencePages:
             index = sequence.published
             self.pages.publish(sequence.pages[index], self._hash(sequence, index), sequence.request.tenant)
             sequence.published += 1
-        keep = self.needed(len(sequence.tokens))
-        if keep < len(sequence.pages):
+        if len(sequence.pages) * self._size - len(sequence.tokens) >= self._size:
+            keep = self.needed(len(sequence.tokens))
             self.pages.release(sequence.pages[keep:])
             del sequence.pages[keep:]
 

@@ -81,7 +81,7 @@ class ThoughtGuide:
         nodes = [node for node, _ in self._walk(guesses)][1:]
         if self._failure:
             return NO_GUESSES
-        return guesses if len(nodes) == len(guesses) else guesses.take(nodes)
+        return guesses.take(nodes)
 
     def edit(self, batch: EditBatch, row: int, guesses: MergedTree) -> None:
         """As `Rule.edit`."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from outrider.engine.speculation.acceptance.rule import AcceptanceError, VerifiedTree
 
 
-class AcceptedPath(NamedTuple):
+@dataclass(slots=True)
+class AcceptedPath:
     """The accepted rows and decided tokens of a verified tree.
 
     Attributes:

@@ -48,10 +48,7 @@ class GuessBuyer:
 
     def fit(self, sequence: Sequence, tree: MergedTree) -> MergedTree:
         """The part of a bought tree that finds pages."""
-        if not tree:
-            return tree
-        room = self._scheduler.room_for_guesses(sequence, len(tree))
-        return tree if room == len(tree) else tree.take(range(room))
+        return tree.take(range(self._scheduler.room_for_guesses(sequence, len(tree))))
 
     def needs_proposals(self, sequence: Sequence) -> bool:
         """Whether the rule of acceptance needs the distributions that the sequence's guesses were drawn from."""

@@ -212,7 +212,8 @@ class Guessing:
         bought = self._buyer.buy(plan)
         for guess, number in bought.drafted.items():
             self.counts.drafted[guess] += number
-        return [self._buyer.fit(sequence, tree) for sequence, tree in zip(plan.decoding, bought.trees, strict=True)]
+        pairs = zip(plan.decoding, bought.trees, strict=True)
+        return [self._buyer.fit(sequence, tree) if tree.tokens else tree for sequence, tree in pairs]
 
     def learn(self, sequence: Sequence, guesses: MergedTree, accepted: AcceptedPath) -> None:
         """Learns which of a sequence's bought guesses were accepted."""

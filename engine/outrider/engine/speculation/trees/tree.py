@@ -125,8 +125,10 @@ class MergedTree:
             self.values[node] = elder[parent] = min(self.values[node], above, elder.get(parent, 1.0))
 
     def take(self, nodes: Iterable[int]) -> MergedTree:
-        """The sub-tree of ``nodes``, which must hold every node's parent."""
+        """The sub-tree of ``nodes``, which must hold every node's parent; the tree itself for all its nodes."""
         kept = sorted(nodes)
+        if len(kept) == len(self):
+            return self
         if not kept:
             return NO_GUESSES
         renamed = {-1: -1} | {node: index for index, node in enumerate(kept)}
