@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Literal
@@ -96,7 +97,7 @@ class Sequence:
         number: names the sequence to drafters; never used twice.
         tokens: prompt and generated tokens.
         cached: number of leading tokens with keys and values in ``pages``; while decoding, all but the last.
-        pages: page ids in order.
+        pages: page ids in order; an array, which a step copies whole.
         hashes: chain hashes of the leading full pages that have been computed so far.
         published: number of leading pages offered to other sequences.
         trees: trees of guesses behind the current end or an earlier one, by source.
@@ -123,7 +124,7 @@ class Sequence:
     tokens: list[int]
     dice: Dice | None
     cached: int = 0
-    pages: list[int] = field(default_factory=list)
+    pages: array[int] = field(default_factory=lambda: array("i"))
     hashes: list[bytes] = field(default_factory=list)
     published: int = 0
     reused: int = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from contextlib import suppress
 
 from outrider.engine.pages.page_names import chain_hash, chain_salt
@@ -29,7 +30,7 @@ class SequencePages:
 
     def reuse(self, sequence: Sequence) -> None:
         """Takes published pages that hold the beginning of the sequence; its last token always runs."""
-        sequence.pages = self.pages.match(self._usable(sequence))
+        sequence.pages = array("i", self.pages.match(self._usable(sequence)))
         sequence.published = len(sequence.pages)
         sequence.cached = len(sequence.pages) * self._size
 
@@ -75,7 +76,7 @@ class SequencePages:
     def drop(self, sequence: Sequence) -> None:
         """Releases all pages."""
         self.pages.release(sequence.pages)
-        sequence.pages, sequence.cached, sequence.published = [], 0, 0
+        sequence.pages, sequence.cached, sequence.published = array("i"), 0, 0
 
     def _hash(self, sequence: Sequence, index: int) -> bytes:
         for page in range(len(sequence.hashes), index + 1):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 from math import prod
 from typing import NamedTuple
 
@@ -235,14 +234,14 @@ class _Rows:
 def _far_items(rows: _Rows, far: Indices, spans: Indices, size: int) -> tuple[Indices, Indices]:
     """Items of far positions, and those that take several spans: of each block, those of rows with the same span."""
     firsts, counts = rows.blocks(size)
-    block = np.repeat(np.arange(len(firsts)), counts)
-    keys, place = np.unique(block * 2**32 + spans, return_inverse=True)
-    ends = np.zeros(len(keys), np.int64)
-    np.maximum.at(ends, place, far)
-    block, width = keys // 2**32, keys % 2**32
+    block, width, ends = np.repeat(np.arange(len(firsts)), counts), spans, far
+    if len(firsts) < len(spans):
+        keys, place = np.unique(block * 2**32 + spans, return_inverse=True)
+        block, width, ends = keys // 2**32, keys % 2**32, np.zeros(len(keys), np.int64)
+        np.maximum.at(ends, place, far)
     folded = rows.folds[firsts[block]]
     pieces = np.where(folded, ends > 0, -(-ends // width))
-    item = np.repeat(np.arange(len(keys)), pieces)
+    item = np.repeat(np.arange(len(block)), pieces)
     index = np.arange(len(item)) - (np.cumsum(pieces) - pieces)[item]
     block, width, ends, folded = block[item], width[item], ends[item], folded[item]
     begin = index * width
@@ -277,6 +276,8 @@ def _ancestors(batch: RaggedBatch) -> npt.NDArray[np.uint64]:
 def _paths(ancestors: npt.NDArray[np.uint64]) -> Indices:
     """The nodes that each row sees, in order: [rows, 64]. A parent comes before its child, so that is by depth."""
     paths = np.zeros((len(ancestors), MOST_NODES), np.int64)
+    if not ancestors.any():
+        return paths
     row, node = np.nonzero(np.unpackbits(ancestors[:, None].view(np.uint8), axis=1, bitorder="little"))
     first = np.searchsorted(row, row)
     paths[row, np.arange(len(row)) - first] = node
@@ -284,11 +285,9 @@ def _paths(ancestors: npt.NDArray[np.uint64]) -> Indices:
 
 
 def _pages(sequences: Sequence[SequenceRows], page_count: int) -> Indices:
-    counts = np.array([len(sequence.pages) for sequence in sequences])
-    table = np.zeros((len(sequences), counts.max()), np.int64)
-    table[np.arange(counts.max()) < counts[:, None]] = np.fromiter(
-        chain.from_iterable(sequence.pages for sequence in sequences), np.int64, counts.sum()
-    )
+    table = np.zeros((len(sequences), max(len(sequence.pages) for sequence in sequences)), np.int64)
+    for row, sequence in zip(table, sequences, strict=True):
+        row[: len(sequence.pages)] = sequence.pages
     if table.min() < 0 or table.max() >= page_count:
         raise ValueError(
             f"pages {int(table.min())} to {int(table.max())} are named; the pool has 0 to {page_count - 1}"
