@@ -59,7 +59,8 @@ class Figure(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         """One line for the terminal."""
         counts = f"{self.prompt_tokens:.0f} tokens a prompt, {self.tokens} answered a turn"
-        return f"  {self.mode:28} {self.tokens_per_s.text(0):>22} tokens/s, {counts}"
+        speed = self.tokens_per_s.text(0 if self.tokens_per_s.median >= 10 else 2)
+        return f"  {self.mode:28} {speed:>22} tokens/s, {counts}"
 
 
 class Ratio(msgspec.Struct, frozen=True):
