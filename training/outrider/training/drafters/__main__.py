@@ -41,7 +41,7 @@ def parser() -> argparse.ArgumentParser:
         "--option", action="append", default=[], metavar="NAME=VALUE", help="an option of the drafter; may be repeated"
     )
     train.add_argument("--out", type=Path, required=True, help="directory of the head")
-    train.add_argument("--kind", default="dspark", help="dspark, eagle3 or medusa")
+    train.add_argument("--kind", default="eagle3", help="eagle3, dspark or medusa")
     train.add_argument("--data", type=Path, help="directory of the target's answers [OUT/training/answers]")
     train.add_argument("--tokens", type=int, default=200_000, help="tokens of answers to learn from")
     train.add_argument("--answer-tokens", type=int, default=256, help="most tokens of an answer")

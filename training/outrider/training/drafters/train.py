@@ -57,7 +57,7 @@ class Recipe:
     settings: EngineSettings
     out: Path
     data: Path
-    kind: str = "dspark"
+    kind: str = "eagle3"
     prompts: Path | None = None
     tokens: int = 200_000
     answer: int = 256
