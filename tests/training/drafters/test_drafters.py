@@ -16,6 +16,7 @@ from outrider.engine.target import Target
 from outrider.training.drafters import measure, prompts
 from outrider.training.drafters.__main__ import main
 from outrider.training.drafters.answers import Asking, record, recorded_layers
+from outrider.training.drafters.eagle_start import Moments
 from outrider.training.drafters.fit import Plan, Trainer
 from outrider.training.drafters.learners import Learner, Size
 from outrider.training.drafters.losses import Weights
@@ -131,6 +132,35 @@ def test_a_run_that_was_broken_off_ends_with_the_same_bytes(
     halves.write(tmp_path / "b")
     for path in (tmp_path / "a").iterdir():
         assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
+
+
+def test_an_eagle_head_begins_with_maps_that_guess(recorded: tuple[Target, Shelf], tmp_path: Path) -> None:
+    _, shelf = recorded
+    learnt = [entry for entry in shelf.entries if not entry.held_out]
+    heads, told = [], list[tuple[int, int]]()
+    for name in ("a", "b"):
+        learner, trainer = trainer_of("eagle3", recorded, FAST, tmp_path / name)
+        before = trainer.quality(learnt)
+        trainer.start(lambda done, passes: told.append((done, passes)))
+        after = trainer.quality(learnt)
+        assert before.length < 1.2
+        assert after.length > 1.8
+        learner.write(tmp_path / name / "head")
+        heads.append((tmp_path / name / "head" / "model.safetensors").read_bytes())
+    assert heads[0] == heads[1]
+    assert told[-1][0] == told[-1][1]
+
+
+def test_the_map_of_least_squares_is_found() -> None:
+    dice = torch.Generator().manual_seed(5)
+    inputs, wanted = torch.randn(400, 6, generator=dice), torch.randn(6, 3, generator=dice)
+    inputs[:, 0] *= 1000.0  # the damping is a share of each input's square
+    wanted[0] /= 1000.0
+    moments = Moments(6, 3, torch.device("cpu"))
+    for start in range(0, 400, 100):
+        part = inputs[start : start + 100]
+        moments.add(part, part @ wanted)
+    torch.testing.assert_close(inputs @ moments.solve(), inputs @ wanted, rtol=0.02, atol=0.05)
 
 
 @pytest.mark.parametrize("kind", list(KINDS))

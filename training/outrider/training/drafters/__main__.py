@@ -53,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
     train.add_argument("--layers", type=int, default=1, help="layers of the head")
     train.add_argument("--inner", type=int, default=0, help="width of its feed-forward block; 0 for the target's")
     train.add_argument("--epochs", type=int, default=4, help="times to learn from each answer")
-    train.add_argument("--rate", type=float, default=1e-3, help="highest step size of AdamW")
+    train.add_argument("--rate", type=float, default=0.0, help="highest step size of AdamW; 0 for that of the kind")
     train.add_argument("--batch", type=int, default=2, help="answers of a step")
     train.add_argument("--cross-entropy", type=float, default=0.1, help="weight of this part of the loss")
     train.add_argument("--variation", type=float, default=0.9, help="weight of the total variation in the loss")

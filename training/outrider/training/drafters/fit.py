@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 from outrider.training.drafters.errors import TrainingError
-from outrider.training.drafters.learners import Learner
+from outrider.training.drafters.learners import Learner, Told
 from outrider.training.drafters.learners import Sequence as Said
 from outrider.training.drafters.losses import Weights
 from outrider.training.drafters.shelf import Entry, Shelf
@@ -31,7 +31,8 @@ class Plan:
         batch: sequences of a step.
         most: tokens of a sequence to guess behind in a step.
         window: tokens of a sequence that are read, from its first one on; bounds memory.
-        rate: highest step size of AdamW; it rises over `warmup` of the steps and falls to 0 (as a cosine).
+        rate: highest step size of AdamW, 0 for that of the kind; it rises over `warmup` of the steps and falls to 0 (as
+            a cosine).
         deadline: when training ends, in seconds of `time.monotonic`.
         save_s: seconds between checkpoints.
     """
@@ -40,7 +41,7 @@ class Plan:
     batch: int = 2
     most: int = 128
     window: int = 768
-    rate: float = 1e-3
+    rate: float = 0.0
     warmup: float = 0.04
     weights: Weights = field(default_factory=Weights)
     deadline: float = float("inf")
@@ -92,7 +93,8 @@ class Trainer:
             raise TrainingError("there are no answers to learn from: ask for more tokens")
         self._learner, self._shelf, self._entries, self._plan, self._device = learner, shelf, entries, plan, device
         learner.tensors = {name: t.to(device).requires_grad_() for name, t in learner.tensors.items()}
-        self._optimizer = torch.optim.AdamW(learner.tensors.values(), plan.rate, (0.9, 0.95), weight_decay=0.0)
+        self._rate = plan.rate or learner.rate
+        self._optimizer = torch.optim.AdamW(learner.tensors.values(), self._rate, (0.9, 0.95), weight_decay=0.0)
         self._file, self._log = directory / "checkpoint.pt", directory / "log.jsonl"
         self.step, self.steps = 0, plan.epochs * math.ceil(len(entries) / plan.batch)
         directory.mkdir(parents=True, exist_ok=True)
@@ -101,6 +103,11 @@ class Trainer:
     def has_checkpoint(self) -> bool:
         """Whether there is a checkpoint to go on from."""
         return self._file.exists()
+
+    def start(self, watch: Told) -> None:
+        """Solves for the tensors to begin with and writes a checkpoint; ``watch`` is told the passes done, and all."""
+        self._learner.start(lambda: map(self._read, self._entries), watch)
+        self.save()
 
     def resume(self) -> None:
         """Goes on from the checkpoint: the rest of the run gives the same bits as one that was not broken off."""
@@ -166,7 +173,7 @@ class Trainer:
     def _update(self) -> float:
         plan, total = self._plan, 0.0
         for group in self._optimizer.param_groups:
-            group["lr"] = plan.rate * self._scale()
+            group["lr"] = self._rate * self._scale()
         self._optimizer.zero_grad()
         batch = self._batch()
         for place, entry in enumerate(batch):

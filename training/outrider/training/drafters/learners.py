@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -59,16 +60,27 @@ class Size:
         return self.inner or min(config.intermediate_size or usual, usual)
 
 
+Read = Callable[[], Iterator[Sequence]]
+"""Goes through the sequences to learn from."""
+Told = Callable[[int, int], None]
+"""Is told what is done, and all."""
+
+
 class Learner(ABC):
     """A head in training.
 
     Attributes:
         tensors: what is trained, by published name; some hold less than the file will.
         guesses: tokens that the head guesses ahead.
+        rate: highest step size of AdamW that suits it.
     """
 
     tensors: dict[str, Tensor]
     guesses: int
+    rate = 1e-3
+
+    def start(self, read: Read, watch: Told) -> None:  # noqa: B027
+        """Solves for tensors to begin with, if they have a closed form; else they stay as drawn."""
 
     @abstractmethod
     def loss(self, sequence: Sequence, weights: Weights, dice: torch.Generator, most: int) -> Result:

@@ -146,6 +146,8 @@ class _Run:
         trainer = Trainer(learner, shelf, learnt, plan, recipe.out / "training", device)
         if recipe.resume and trainer.has_checkpoint:
             trainer.resume()
+        else:
+            trainer.start(lambda done, passes: self._watch("start", done, passes, ""))
         trainer.run(lambda done, steps, loss: self._watch("training", done, steps, f"loss {loss:.3f}"))
         return trainer
 
