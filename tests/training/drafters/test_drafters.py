@@ -242,6 +242,8 @@ def test_any_drafter_can_be_measured(asked: list[prompts.Prompt], tmp_path: Path
     (tmp_path / "head.gguf").write_bytes(b"GGUF")
     assert measure.alone(SETTINGS, str(tmp_path / "head.gguf")).drafters == ("head",)
     settings: EngineSettings = measure.alone(SETTINGS, "ngram", {"most": 4})
+    late = measure.measure(Target.load(SETTINGS), settings, asked[:2], ANSWER, lambda done, whole: None, deadline=0.0)
+    assert [each.answers for each in late] == [1]
     figures = measure.measure(Target.load(SETTINGS), settings, asked[:2], ANSWER, lambda done, whole: None)
     assert {each.temperature for each in figures} == {0.0, 1.0}
     assert all(each.tokens == each.steps + sum(k * n for k, n in each.runs.items()) for each in figures)

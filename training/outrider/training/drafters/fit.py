@@ -19,7 +19,7 @@ from outrider.training.drafters.shelf import Entry, Shelf
 from torch import Tensor
 
 _TIMED = 4
-"""Steps from whose time the number of steps follows where there is a deadline; the first one is slower."""
+"""Steps after which the number of steps follows their time where there is a deadline; the first one is slower."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +129,8 @@ class Trainer:
             loss = self._update()
             self.step += 1
             started.append(time.monotonic())
-            if self.step - begun == _TIMED:
-                self._fit_deadline((started[-1] - started[1]) / (_TIMED - 1))
+            if self.step - begun >= _TIMED:
+                self._fit_deadline((started[-1] - started[1]) / (self.step - begun - 1))
             watch(self.step, self.steps, loss)
             if started[-1] - saved > self._plan.save_s:
                 saved = started[-1]

@@ -135,7 +135,7 @@ def measure(
         prompts: what to answer.
         answer: most tokens of an answer.
         watch: is told the answers that are done, and all.
-        deadline: when to end, in seconds of `time.monotonic`.
+        deadline: when to end, in seconds of `time.monotonic`, but not before the first answer.
 
     Raises:
         SettingsError: the drafter is unknown, or cannot serve this target.
@@ -150,7 +150,7 @@ def measure(
     with LLM.over(with_drafter(target, inner[0], FREE)) as llm:
         for number, (prompt, temperature) in enumerate(wanted):
             watch(number, len(wanted))
-            if time.monotonic() >= deadline:
+            if found and time.monotonic() >= deadline:
                 break
             params = SamplingParams(temperature=temperature, seed=number, max_tokens=answer, return_drafts=True)
             before = stopwatch.seconds
