@@ -57,18 +57,20 @@ def recorded(asked: list[prompts.Prompt], tmp_path_factory: pytest.TempPathFacto
     return target, shelf
 
 
-def learner_of(kind: str, target: Target, shelf: Shelf) -> Learner:
+def learner_of(kind: str, target: Target, shelf: Shelf, blocks: int) -> Learner:
     model = target.runner.model
     counts = sum(torch.bincount(shelf.ids(entry), minlength=model.config.vocab_size) for entry in shelf.entries)
     assert isinstance(counts, torch.Tensor)
     teacher = Teacher(model, frequent(counts, 256), model.config.vocab_size - 1)
     layers = recorded_layers(model.config.layers)[:-1]
-    return KINDS[kind](model.config, teacher, layers, Size(guesses=3, inner=128, rank=16), 0)
+    return KINDS[kind](model.config, teacher, layers, Size(guesses=3, layers=blocks, inner=128, rank=16), 0)
 
 
-def trainer_of(kind: str, recorded: tuple[Target, Shelf], plan: Plan, directory: Path) -> tuple[Learner, Trainer]:
+def trainer_of(
+    kind: str, recorded: tuple[Target, Shelf], plan: Plan, directory: Path, blocks: int = 1
+) -> tuple[Learner, Trainer]:
     target, shelf = recorded
-    learner = learner_of(kind, target, shelf)
+    learner = learner_of(kind, target, shelf, blocks)
     entries = [entry for entry in shelf.entries if not entry.held_out]
     return learner, Trainer(learner, shelf, entries, plan, directory, torch.device("cpu"))
 
@@ -134,12 +136,13 @@ def test_a_run_that_was_broken_off_ends_with_the_same_bytes(
         assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
 
 
-def test_an_eagle_head_begins_with_maps_that_guess(recorded: tuple[Target, Shelf], tmp_path: Path) -> None:
+@pytest.mark.parametrize("layers", [1, 2])
+def test_an_eagle_head_begins_with_maps_that_guess(layers: int, recorded: tuple[Target, Shelf], tmp_path: Path) -> None:
     _, shelf = recorded
     learnt = [entry for entry in shelf.entries if not entry.held_out]
     heads, told = [], list[tuple[int, int]]()
     for name in ("a", "b"):
-        learner, trainer = trainer_of("eagle3", recorded, FAST, tmp_path / name)
+        learner, trainer = trainer_of("eagle3", recorded, FAST, tmp_path / name, layers)
         before = trainer.quality(learnt)
         trainer.start(lambda done, passes: told.append((done, passes)))
         after = trainer.quality(learnt)

@@ -1,9 +1,9 @@
 """Where an EAGLE-3 head begins to train: maps of least squares to the target's next last state, in closed form.
 
-A head that begins with chance needs more answers than a CPU writes in days. This one begins with linear maps of the
-target's states, of the next token's embedding and of the head's own last state, and with a gated block whose inner rows
-are differences of its inputs and whose outer rows are solved for (Bolager et al. 2023, arXiv 2306.16830). In its
-attention each row sees little but itself, as queries and keys are the same random projection.
+A head that begins with random weights needs more answers than a CPU writes in days. This one begins with linear maps of
+the target's states, of the next token's embedding and of the head's own last state, and with a gated block. The block's
+inner rows are differences of its inputs, its outer rows are solved for (Bolager et al. 2023, arXiv 2306.16830). In
+attention each row sees little but itself, since queries and keys are the same random projection.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SHARE = 0.8
 """Of the map of the head's own state. All of it would take back what the first step needs."""
 _INNER = 1.5
 """Root mean square of the block's inner values."""
-_SIGHT = 24.0
+_SELF_SCORE = 24.0
 """Score of a row with itself."""
 _SAMPLE = 32
 """Sequences whose rows tell sizes and directions."""
@@ -94,8 +94,15 @@ class Start:
         self._outer = torch.zeros(shape.intermediate_size, hidden, device=self._device)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Tensors of the head by published name; those that are left out are ones."""
-        passes = (self._first, self._block, self._later, self._again, self._again, self._block)
+        """Tensors of the head by published name; those that are left out stay as drawn."""
+        passes = (
+            self._fit_states,
+            self._fit_block,
+            self._fit_own,
+            self._refit_states,
+            self._refit_states,
+            self._fit_block,
+        )
         for number, each in enumerate(passes):
             self._watch(number, len(passes))
             each()
@@ -105,9 +112,12 @@ class Start:
         mlp = {"gate_proj": gate, "up_proj": up, "down_proj": self._outer.mT}
         found = {f"layers.0.mlp.{name}.weight": tensor for name, tensor in mlp.items()}
         found |= {f"layers.0.self_attn.{name}_proj.weight": tensor for name, tensor in self._attention().items()}
+        for name, size in self._shape.sizes().items():  # further layers begin by passing their input on
+            if name not in found and name.endswith(("o_proj.weight", "down_proj.weight")):
+                found[name] = torch.zeros(size)
         return found | {"norm.weight": self._unit, "fc.weight": self._states.mT}
 
-    def _first(self) -> None:
+    def _fit_states(self) -> None:
         """Solves for the first step without a block."""
         hidden = self._shape.hidden_size
         moments = Moments(hidden + len(self.scale), hidden, self._device)
@@ -117,7 +127,7 @@ class Start:
         solved = moments.solve()
         self._embedded, self._states = solved[:hidden], solved[hidden:]
 
-    def _block(self) -> None:
+    def _fit_block(self) -> None:
         """Solves for the block: of the first step, or of all once there is a map of the head's own state."""
         if self._inner is None:
             self._inner = self._directions(), self._directions()
@@ -128,26 +138,26 @@ class Start:
                 moments.add(self._gated(stream), truth - stream, _LATER**step)
         self._outer = moments.solve()
 
-    def _later(self) -> None:
+    def _fit_own(self) -> None:
         """Solves for the map of the head's own state: what the second step lacks."""
         moments = Moments(self._shape.hidden_size, self._shape.hidden_size, self._device)
         for sequence in self._read():
             _, (before, stream, truth) = self._steps(sequence, 2)
-            moments.add(_normed(before), truth - stream)
+            moments.add(self._normed(before), truth - stream)
         self._own = _SHARE * moments.solve()
 
-    def _again(self) -> None:
+    def _refit_states(self) -> None:
         """Solves again for the map of the target's states: the first step has that of the head's own state too."""
         moments = Moments(len(self.scale), self._shape.hidden_size, self._device)
         for sequence in self._read():
             states, embedded, truth = self._ends(sequence)
-            moments.add(states, truth - embedded @ self._embedded - _normed(states @ self._states) @ self._own)
+            moments.add(states, truth - embedded @ self._embedded - self._normed(states @ self._states) @ self._own)
         self._states = moments.solve()
 
     def _ends(self, sequence: Sequence) -> tuple[Tensor, Tensor, Tensor]:
         """States, embeddings and the true next last states of the first step's rows."""
         states = sequence.states[_SKIPPED:-1].flatten(1) / self.scale
-        embedded = _normed(self._teacher.embed(sequence.ids[_SKIPPED + 1 : -1]))
+        embedded = self._normed(self._teacher.embed(sequence.ids[_SKIPPED + 1 : -1]))
         return states, embedded, sequence.last[_SKIPPED + 1 :] / self._unit
 
     def _steps(self, sequence: Sequence, steps: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
@@ -156,18 +166,18 @@ class Start:
         before = states @ self._states
         for step in range(steps):
             before = before[: max(len(truth) - step, 0)]
-            stream = before + embedded[step:] @ self._embedded + _normed(before) @ self._own
+            stream = before + embedded[step:] @ self._embedded + self._normed(before) @ self._own
             yield before, stream, truth[step:]
             before = stream + self._gated(stream) @ self._outer if self._inner else stream
 
     def _gated(self, stream: Tensor) -> Tensor:
         assert self._inner is not None
-        rows = _normed(stream)
+        rows = self._normed(stream)
         return functional.silu(rows @ self._inner[0].mT) * (rows @ self._inner[1].mT)
 
     def _directions(self) -> Tensor:
         """Inner rows of the block [intermediate_size, hidden_size]: differences of its inputs, of one size."""
-        rows = torch.cat([_normed(next(self._steps(each, 1))[1]) for each in self._sample])
+        rows = torch.cat([self._normed(next(self._steps(each, 1))[1]) for each in self._sample])
         pairs = torch.randint(len(rows), (2, 4 * self._shape.intermediate_size), generator=self._dice)
         apart = rows[pairs[0].to(self._device)] - rows[pairs[1].to(self._device)]
         length = apart.norm(dim=-1)
@@ -185,13 +195,13 @@ class Start:
         value[:rank] = (left * sizes.sqrt()).mT[:rank]
         output[:, :rank] = (right.mT * sizes.sqrt())[:, :rank]
         seen = [(self._ends(each)[1], next(self._steps(each, 1))[0]) for each in self._sample]
-        rows = torch.cat([torch.cat([embedded, _normed(before)], dim=-1) for embedded, before in seen])
+        rows = torch.cat([torch.cat([embedded, self._normed(before)], dim=-1) for embedded, before in seen])
         sizes, axes = torch.linalg.eigh(rows.mT @ rows / len(rows))
         even = axes * sizes.clamp(min=1e-3 * float(sizes.mean())) ** -0.25 @ axes.mT
-        looks = torch.randn(width, 2 * hidden, generator=self._dice).to(self._device) @ even
-        looks = looks * (_SIGHT * shape.head_dim**-0.5 / (rows[::4] @ looks.mT).square().mean(0))[:, None].sqrt()
-        return {"q": looks, "k": looks.clone(), "v": value, "o": output}
+        projection = torch.randn(width, 2 * hidden, generator=self._dice).to(self._device) @ even
+        wanted = _SELF_SCORE * shape.head_dim**-0.5 / (rows[::4] @ projection.mT).square().mean(0)
+        projection = projection * wanted.sqrt()[:, None]
+        return {"q": projection, "k": projection.clone(), "v": value, "o": output}
 
-
-def _normed(rows: Tensor) -> Tensor:
-    return functional.rms_norm(rows, rows.shape[-1:], eps=1e-6)
+    def _normed(self, rows: Tensor) -> Tensor:
+        return functional.rms_norm(rows, rows.shape[-1:], eps=self._shape.norm_eps)
