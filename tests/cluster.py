@@ -84,10 +84,14 @@ async def cluster(folder: Path, files: Files | None = None) -> AsyncIterator[Clu
 
 
 async def leader(bus: Bus, stream: str) -> int:
-    """The place of the server that leads ``stream``, once all its replicas have what it has."""
+    """The place of the server that leads ``stream``, once the replicas on all other servers have what it has.
+
+    While a stream is raised to more replicas, its leader names no replicas for a moment.
+    """
     while True:
         known = (await bus.jetstream(10).stream_info(stream)).cluster
-        if known and known.leader and all(each.current for each in known.replicas or []):
+        current = [each for each in known.replicas or [] if each.current] if known else []
+        if known and known.leader and len(current) == SERVERS - 1:
             return int(known.leader.removeprefix("s"))
         await asyncio.sleep(0.05)
 
