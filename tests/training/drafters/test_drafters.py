@@ -204,6 +204,16 @@ def test_a_whole_run_writes_a_head_a_card_and_a_manifest(tmp_path: Path, capsys:
     main([*given, "--resume"])
 
 
+def test_steps_that_a_slow_start_cut_are_taken_back(recorded: tuple[Target, Shelf], tmp_path: Path) -> None:
+    plan = replace(FAST, epochs=1000, deadline=time.monotonic() + 1000.0)
+    _, trainer = trainer_of("medusa", recorded, plan, tmp_path)
+    planned = trainer.steps
+    trainer._fit_deadline(100.0)
+    assert trainer.steps < 11
+    trainer._fit_deadline(1e-6)
+    assert trainer.steps == planned
+
+
 def test_training_keeps_to_its_minutes(recorded: tuple[Target, Shelf], tmp_path: Path) -> None:
     plan = replace(FAST, epochs=100_000, deadline=time.monotonic() + 3.0)
     _, trainer = trainer_of("medusa", recorded, plan, tmp_path)

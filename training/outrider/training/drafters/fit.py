@@ -96,7 +96,8 @@ class Trainer:
         self._rate = plan.rate or learner.rate
         self._optimizer = torch.optim.AdamW(learner.tensors.values(), self._rate, (0.9, 0.95), weight_decay=0.0)
         self._file, self._log = directory / "checkpoint.pt", directory / "log.jsonl"
-        self.step, self.steps = 0, plan.epochs * math.ceil(len(entries) / plan.batch)
+        self._planned = plan.epochs * math.ceil(len(entries) / plan.batch)
+        self.step, self.steps = 0, self._planned
         directory.mkdir(parents=True, exist_ok=True)
 
     @property
@@ -206,7 +207,7 @@ class Trainer:
     def _fit_deadline(self, step_s: float) -> None:
         left = self._plan.deadline - time.monotonic()
         if left < float("inf"):
-            self.steps = min(self.steps, max(self.step + int(left / step_s), self.step + 1))
+            self.steps = min(self._planned, self.step + max(int(left / step_s), 0))
 
 
 def _steps(runs: Sequence[int]) -> int:
