@@ -145,6 +145,22 @@ Status draw(Bench& bench, int64_t count) {
   return status;
 }
 
+Status rank(Bench& bench, int64_t count) {
+  const int32_t most = 2;
+  const std::vector<uint64_t> seeds{1, 2};
+  const std::vector<int64_t> targets{0, 5, 17};
+  const outrider_shaping shapings[] = {{0.0f, 1.0f, 0.0f, 0}, {0.7f, 0.9f, 0.0f, 2}};
+  std::vector<float> logits{0.0f, 9.0f, 1.0f, 0.0f, 9.0f, 1.0f}, shares(4);
+  std::vector<int32_t> tokens(4), found(2);
+  const outrider_rank_rows rows{logits.data(), seeds.data(), bench.positions.data(), shapings, targets.data(), 2, 3,
+                                VOCABULARY};
+  allocator::fail_after(count);
+  const Status status = outrider_rank(&rows, most, tokens.data(), shares.data(), found.data());
+  allocator::fail_after(-1);
+  CHECK(status != OUTRIDER_OK || (found[0] == most && tokens[0] == 5 && tokens[1] == 17 && shares[0] > 0.9f));
+  return status;
+}
+
 Status move(Bench& bench, int64_t count) {
   const int64_t sources[] = {0, 1}, places[] = {1, 0};
   auto* first = static_cast<uint32_t*>(bench.pool.get().data);
@@ -296,6 +312,7 @@ int main(int count, char**) {
   fail_each_allocation("decoder in bfloat16", narrow, decode);
   fail_each_allocation("draw", plain, draw);
   fail_each_allocation("move", plain, move);
+  fail_each_allocation("rank", plain, rank);
   fail_each_allocation("drafts", plain, draft);
   fail_each_allocation("suffixes", plain, suffix);
   return 0;

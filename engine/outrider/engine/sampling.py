@@ -11,6 +11,7 @@ import torch
 from numpy.typing import DTypeLike
 from outrider.kernels.philox.variate_cache import cached_variates
 from outrider.kernels.race_sample import Draws, Penalties, Truncation, truncate
+from outrider.native.ranking import Drawing
 from torch import Tensor
 
 _COLD = 1e-5
@@ -43,6 +44,12 @@ class Sampling:
         """Whether the request takes the likeliest tokens, without dice."""
         return self.temperature <= 0.0
 
+    @property
+    def drawing(self) -> Drawing:
+        """These parameters for compiled code."""
+        cut = self.truncation
+        return Drawing(self.seed, 0.0 if self.greedy else self.temperature, cut.top_k, cut.top_p, cut.min_p)
+
     def shape(self, logits: Tensor) -> Tensor:
         """Float32 logits [n, V] after temperature and truncation; unchanged for a greedy request."""
         if self.greedy:
@@ -51,14 +58,18 @@ class Sampling:
 
 
 class Dice:
-    """A request's log-exponential variates by position."""
+    """A request's log-exponential variates by position.
+
+    Attributes:
+        vocabulary: number of ids.
+    """
 
     def __init__(self, seed: int, vocabulary: int, device: torch.device | str = "cpu") -> None:
-        self._seed, self._vocabulary, self._device = seed, vocabulary, torch.device(device)
+        self._seed, self.vocabulary, self._device = seed, vocabulary, torch.device(device)
 
     def at(self, position: int) -> Tensor:
         """Float32 [V] for the token at absolute ``position``; read-only."""
-        return cached_variates(self._seed, position, self._vocabulary, self._device)
+        return cached_variates(self._seed, position, self.vocabulary, self._device)
 
 
 def draws(

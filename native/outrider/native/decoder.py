@@ -14,7 +14,7 @@ from outrider.native.moves import pool_fields
 from outrider.native.packing import Packing
 from outrider.native.quantized import QuantizedWeight
 from outrider.native.step import Batch, sequences_of
-from outrider.native.weights import DecoderShape, LayerWeights, Part, Projection
+from outrider.native.weights import DecoderShape, Features, LayerWeights, Part, Projection
 from torch import Tensor
 
 SHARED = 16 << 20
@@ -45,13 +45,15 @@ class NativeDecoder:
         library: the compiled library.
         shape: sizes of the model.
         dtype: of the model; keys and values are in bfloat16 if that is its dtype and the CPU multiplies it.
-        embedding: [vocabulary, hidden].
+        embedding: [vocabulary, hidden], or a decoder that has it.
         layers: read one by one, so that at most one is in memory beside its packed form.
         norm: float32 [hidden], before the output.
-        output: the projection to the vocabulary; a quantized weight that is also the embedding is packed once.
+        output: the projection to the vocabulary; a quantized weight that is also the embedding is packed once. None for
+            a decoder whose `logits` are not asked for.
         rope: complex64 [positions, head_dim / 2], rotary; of layers that have none of their own.
         threads: that run a step together; a step too short for several runs on one.
         memory: allocates uint8 [size] for weights, called in the order in which a step reads them.
+        features: of an EAGLE-3 head; None for other models.
 
     Raises:
         ValueError: there is no code for the shape, or for the dtype or form of a weight.
@@ -62,13 +64,14 @@ class NativeDecoder:
         library: Library,
         shape: DecoderShape,
         dtype: torch.dtype,
-        embedding: Tensor | QuantizedWeight,
+        embedding: Tensor | QuantizedWeight | NativeDecoder,
         layers: Iterable[LayerWeights],
         norm: Tensor,
-        output: Projection,
+        output: Projection | None,
         rope: Tensor,
         threads: int,
         memory: Callable[[int], Tensor],
+        features: Features | None = None,
     ) -> None:
         if refusal := shape.refusal(dtype):
             raise ValueError(refusal)
@@ -83,10 +86,13 @@ class NativeDecoder:
             "query_scale": (shape.query_scale or shape.head_dim**-0.5) * float(np.log2(np.e)),
             "positions": rope.shape[0],
             "shared": SHARED,
-            "embedding": self._packing.table(embedding),
+            "embedding": self._table(embedding),
             "norm": self._keep(norm),
-            "logits": self._packing.projection(output),
         }
+        if output is not None:
+            fields["logits"] = self._packing.projection(output)
+        if features is not None:
+            fields |= {"feature_norm": self._keep(features.norm), "normed_residual": features.normed_residual}
         self.model = ffi.new("outrider_model *", fields)
         self.packs_pages = bool(self._functions.outrider_packs_pages(self.model))
         narrow = (torch.bfloat16,) if self.packs_pages else ()
@@ -121,7 +127,13 @@ class NativeDecoder:
         return self._packing.read
 
     def forward(
-        self, ids: Tensor, batch: Batch, pool: DecoderPool, layers: Sequence[int] = (), states: Tensor | None = None
+        self,
+        ids: Tensor,
+        batch: Batch,
+        pool: DecoderPool,
+        layers: Sequence[int] = (),
+        states: Tensor | None = None,
+        features: Tensor | None = None,
     ) -> Tensor:
         """Runs a step, and writes its rows' keys and values to their slots.
 
@@ -131,6 +143,7 @@ class NativeDecoder:
             pool: of one of `kv_dtypes`, packed as `packs` says.
             layers: what ``states`` are kept of: the states that enter a layer, the last norm, or leave that.
             states: float32 [rows, len(layers), hidden], filled by the step; None without ``layers``.
+            features: float32 [rows, hidden], contiguous, of an EAGLE-3 head; None for other models.
 
         Returns:
             float32 [rows, hidden] after the last norm.
@@ -156,6 +169,7 @@ class NativeDecoder:
             len(layers),
             tapped,
             ffi.NULL if states is None else data_pointer(states),
+            ffi.NULL if features is None else data_pointer(features),
         )
         step = ffi.new("outrider_step *", fields)
         checked(self._functions.outrider_decoder_forward(self.handle, step))
@@ -219,6 +233,11 @@ class NativeDecoder:
             return [layer.qkv, layer.output, layer.gate_up, layer.down]
         experts = [layer.experts[index] for index in range(self.model.experts)]
         return [layer.qkv, layer.output, layer.router, *(p for each in experts for p in (each.gate_up, each.down))]
+
+    def _table(self, embedding: Tensor | QuantizedWeight | NativeDecoder) -> Any:
+        if isinstance(embedding, NativeDecoder):
+            return self._retain(embedding).model.embedding
+        return self._packing.table(embedding)
 
     def _keep(self, tensor: Tensor | None) -> Any:
         return ffi.NULL if tensor is None else data_pointer(self._retain(tensor.contiguous()))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import NamedTuple
 
 from outrider.native.decoder import DecoderPool, NativeDecoder
 from outrider.native.library import checked, ffi, pointer_value
 from outrider.native.moves import pool_fields
+from outrider.native.ranking import Drawing
 from outrider.native.trees import NativeTree, TreeBuffer
 
 MOST_CHILDREN = 16
@@ -40,24 +40,6 @@ class DraftShape:
     context_length: int
     least_value: float
     row_cost: float = 0.0
-
-
-class Drawing(NamedTuple):
-    """How the target draws a sequence's tokens.
-
-    Attributes:
-        seed: of the dice; ignored where ``temperature`` is 0.
-        temperature: 0 where it is greedy.
-        top_k: likeliest tokens that are kept, 0 for all.
-        top_p: probability of the likeliest tokens that are kept.
-        min_p: of the likeliest token's probability, what others need to be kept.
-    """
-
-    seed: int
-    temperature: float
-    top_k: int
-    top_p: float
-    min_p: float
 
 
 class NativeDrafts:
@@ -104,11 +86,11 @@ class NativeDrafts:
             drawing: how the target draws.
         """
         self._open.add(number)
-        ids, (seed, *shaping) = ffi.new("int32_t[]", list(tokens)), drawing
+        ids = ffi.new("int32_t[]", list(tokens))
         opening = {
             "number": number,
-            "seed": seed,
-            "shaping": dict(zip(drawing._fields[1:], shaping, strict=True)),
+            "seed": drawing.seed,
+            "shaping": drawing.shaping,
             "tokens": ids,
             "count": len(tokens),
             "most": most,

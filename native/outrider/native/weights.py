@@ -71,6 +71,19 @@ class LayerWeights:
 
 
 @dataclass(frozen=True, slots=True)
+class Features:
+    """Features of an EAGLE-3 head: its first layer reads the normed ones behind the normed embedding.
+
+    Attributes:
+        norm: float32 [hidden].
+        normed_residual: whether the residual stream begins with the normed features; else with the features.
+    """
+
+    norm: Tensor
+    normed_residual: bool
+
+
+@dataclass(frozen=True, slots=True)
 class DecoderShape:
     """Sizes of a decoder.
 

@@ -125,6 +125,27 @@ outrider_status outrider_race(const outrider_race_rows* rows, float greedy_below
   });
 }
 
+outrider_status outrider_rank(const outrider_rank_rows* rows, int32_t most, int32_t* tokens, float* shares,
+                              int32_t* found) noexcept {
+  return guarded([&] {
+    std::vector<float> own, space;
+    for (int64_t i = 0; i < rows->n; i++, tokens += most, shares += most) {
+      const float* variates = nullptr;
+      if (rows->shapings[i].temperature > 0)
+        variates = variate_cache().at(rows->seeds[i], (uint32_t)rows->positions[i], rows->vocabulary);
+      if (variates && rows->targets) {
+        own.resize(rows->ids);
+        for (int64_t id = 0; id < rows->ids; id++) own[id] = variates[rows->targets[id]];
+        variates = own.data();
+      }
+      found[i] =
+          guesses(rows->logits + i * rows->ids, rows->ids, rows->shapings[i], variates, most, tokens, shares, space);
+      for (int32_t k = 0; rows->targets && k < found[i]; k++) tokens[k] = (int32_t)rows->targets[tokens[k]];
+    }
+    return OUTRIDER_OK;
+  });
+}
+
 outrider_status outrider_drafts_new(outrider_decoder* decoder, const outrider_model* model, const outrider_pool* pool,
                                     const outrider_draft_shape* shape, outrider_drafts** drafts) noexcept {
   return guarded([&] {

@@ -70,7 +70,7 @@ class Decoder {
     qkv_width_ = round_up((m_.heads + 2 * m_.kv_heads) * m_.head_dim, BLOCK);
     hidden_width_ = round_up(m_.hidden, BLOCK);
     gate_width_ = round_up(2 * m_.intermediate, BLOCK);
-    inner_ = std::max<int64_t>({m_.hidden, m_.heads * m_.head_dim, m_.intermediate});
+    inner_ = std::max<int64_t>({(m_.feature_norm ? 2 : 1) * m_.hidden, m_.heads * m_.head_dim, m_.intermediate});
     x_ = stream_.need(rows * m_.hidden);
     qkv_ = qkv_buffer_.need(rows * qkv_width_);
     delta_ = delta_buffer_.need(rows * hidden_width_);
@@ -82,10 +82,12 @@ class Decoder {
     team_.ranges(step.rows, [&](int64_t first, int64_t last) {
       for (int64_t r = first; r < last; r++) scaled_embedding(step.ids[r], x_ + r * m_.hidden);
     });
+    if (m_.feature_norm) norm(step.rows, nullptr, nullptr, m_.layer->attention_norm);
+    if (m_.feature_norm) read_features(step);
     const float *delta = nullptr, *after = nullptr;  // what is to be added to the stream, and its norm
     for (int32_t i = 0; i < m_.layers; i++) {
       const Layer& layer = m_.layer[i];
-      norm(step.rows, delta, after, layer.attention_norm);
+      if (i > 0 || !m_.feature_norm) norm(step.rows, delta, after, layer.attention_norm);
       tap(step, i, x_);
       matmul(layer.qkv, a_, inner_, step.rows, qkv_, qkv_width_);
       with_pages(step.pool, i, [&](const auto& pages) {
@@ -105,6 +107,19 @@ class Decoder {
     });
     tap(step, m_.layers, x_);
     tap(step, m_.layers + 1, step.hidden);
+  }
+
+  // Puts the normed features behind the normed embeddings, and the features in the stream (Li et al. 2025, EAGLE-3).
+  void read_features(const Step& step) {
+    const size_t size = m_.hidden * sizeof(float);
+    team_.ranges(step.rows, [&](int64_t first, int64_t last) {
+      for (int64_t r = first; r < last; r++) {
+        float *x = x_ + r * m_.hidden, *a = a_ + r * inner_ + m_.hidden;
+        std::memcpy(x, step.features + r * m_.hidden, size);
+        normed(r, nullptr, nullptr, m_.feature_norm, a);
+        if (m_.normed_residual) std::memcpy(x, a, size);
+      }
+    });
   }
 
   // Copies the rows [rows, hidden] that enter `layer`, if the step asks for them.

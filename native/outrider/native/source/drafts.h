@@ -191,6 +191,7 @@ class Drafts {
               (int32_t)ids_.size(),
               0,
               nullptr,
+              nullptr,
               nullptr};
     if (decoder_.forward(step) == OUTRIDER_OK) return attach_guesses();
     for (Work& work : works_) {  // an id or a position that the model does not have

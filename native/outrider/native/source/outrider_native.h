@@ -147,6 +147,9 @@ typedef struct outrider_model {
   int64_t shared;              /* multiply-adds from which on a step is shared among the threads */
   outrider_linear embedding;   /* [vocabulary, hidden]; not packed unless quantized */
   const float* norm;           /* [hidden] */
+  const float* feature_norm;   /* [hidden], of the features that an EAGLE-3 head's first layer reads behind the
+                                  embedding; null for other models */
+  int32_t normed_residual;     /* whether the stream then begins with the normed features; else with the features */
   const outrider_layer* layer; /* [layers] */
   outrider_projection logits;
 } outrider_model;
@@ -173,6 +176,7 @@ typedef struct outrider_step {
   const int32_t*
       layers;    /* [taps]: the layer that a state enters; behind the last one comes the last norm, then the end */
   float* states; /* [rows, taps, hidden]: a further result */
+  const float* features; /* [rows, hidden], of a model with a feature_norm */
 } outrider_step;
 
 typedef struct outrider_decoder outrider_decoder;
@@ -214,6 +218,28 @@ typedef struct outrider_race_rows {
 outrider_status outrider_race(const outrider_race_rows* rows, float greedy_below, float limit,
                               int64_t* tokens) OUTRIDER_NOEXCEPT;
 
+/* Guesses. */
+
+/* How the target draws; temperature 0 where it is greedy. */
+typedef struct outrider_shaping {
+  float temperature, top_p, min_p;
+  int32_t top_k;
+} outrider_shaping;
+
+typedef struct outrider_rank_rows {
+  float* logits; /* [n, ids] of a drafter; overwritten */
+  const uint64_t* seeds;
+  const int64_t* positions;
+  const outrider_shaping* shapings; /* [n], like seeds and positions */
+  const int64_t* targets;           /* [ids]: the target's id of each id of the drafter; null where they are equal */
+  int64_t n, ids, vocabulary;       /* `vocabulary` of the target */
+} outrider_rank_rows;
+
+/* Writes the best guesses at each row's draw, best first: tokens of the target and their shares of the race, both
+   [n, most], and how many there are, [n]. */
+outrider_status outrider_rank(const outrider_rank_rows* rows, int32_t most, int32_t* tokens, float* shares,
+                              int32_t* found) OUTRIDER_NOEXCEPT;
+
 /* Trees of guesses, written one behind the other. */
 
 typedef struct outrider_tree {
@@ -243,12 +269,6 @@ typedef struct outrider_draft_shape {
   float least_value;      /* a node less likely than this is neither grown nor written */
   float row_cost;         /* time that a row adds to a run, as a share of the first row's */
 } outrider_draft_shape;
-
-/* How the target draws; temperature 0 where it is greedy. */
-typedef struct outrider_shaping {
-  float temperature, top_p, min_p;
-  int32_t top_k;
-} outrider_shaping;
 
 typedef struct outrider_draft_opening {
   int64_t number;

@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-VOCABULARY, DRAFTED, TARGET, HIDDEN, HEADS, KV_HEADS, SIZE, INNER = 50, 30, 32, 32, 4, 2, 10, 40
+VOCABULARY, DRAFTED, TARGET, HIDDEN, HEADS, KV_HEADS, SIZE, INNER = 50, 30, 32, 32, 4, 2, 16, 48
 THETA, EPS, MASK, RANK = 5000.0, 1e-5, 49, 6
 
 

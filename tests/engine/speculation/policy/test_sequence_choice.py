@@ -25,7 +25,8 @@ ONE = 1
 
 def choice_after(brings: int, adds: float) -> SequenceChoice:
     """The choice for a drafter that brought so many tokens and added so many seconds; reading takes 0.1 s a token."""
-    choice = SequenceChoice(read_s=0.1)
+    choice = SequenceChoice()
+    choice.time_reading(10, 1.0)
     for _ in range(50):
         choice.choose(ONE, StepForecast(1, 1.0, {99: 0.0}), {99: 1})
         choice.learn(99, brings)
@@ -53,7 +54,7 @@ def test_the_rest_of_a_batch_waits_for_no_single_sequence() -> None:
     assert choice.choose(ONE, StepForecast(14.0, 1.0, poor), dict.fromkeys(poor, 1)) == set(range(7))
 
 
-@pytest.mark.parametrize("choice", [SequenceChoice(0.1), choice_after(brings=0, adds=1.0)], ids=["new", "does not pay"])
+@pytest.mark.parametrize("choice", [SequenceChoice(), choice_after(brings=0, adds=1.0)], ids=["new", "does not pay"])
 def test_a_drafter_on_trial_is_asked_where_there_are_hardly_any_other_guesses(choice: SequenceChoice) -> None:
     assert choice.choose(ONE, alone(0.5), {0: 1})
     assert not choice.choose(ONE, alone(1.5), {0: 1})
@@ -63,6 +64,14 @@ def test_a_prompt_is_read_when_guesses_would_have_saved_as_much_as_reading_takes
     choice = choice_after(brings=3, adds=1.0)
     asked = [bool(choice.choose(ONE, alone(0.0), {0: 100})) for _ in range(5)]
     assert asked == [False] * 3 + [True] * 2
+
+
+def test_the_first_prompt_is_read_at_once_since_nothing_is_known() -> None:
+    choice = SequenceChoice()
+    assert choice.choose(ONE, alone(0.0), {0: 10_000})
+    choice.time_reading(10_000, 100.0)
+    choice.close(0)
+    assert not choice.choose(ONE, alone(0.0), {0: 10_000})
 
 
 def test_steps_that_have_enough_guesses_are_no_reason_to_read_a_prompt() -> None:
@@ -88,7 +97,7 @@ def test_something_else_that_holds_up_a_step_is_not_laid_to_the_drafter() -> Non
 
 
 def test_what_a_drafter_brings_is_what_is_more_than_was_at_hand() -> None:
-    choice = SequenceChoice(read_s=0.1)
+    choice = SequenceChoice()
     for _ in range(50):
         choice.choose(ONE, alone(0.9), {0: 1})
         choice.learn(0, 3)
@@ -160,28 +169,28 @@ def test_an_engine_has_a_dear_drafter_leave_out_the_sequences_that_need_no_more_
 
 def test_a_drafter_that_is_not_asked_after_its_pause_misses_nothing() -> None:
     dear = Dear(3, 1)
-    own = LocalDrafter(dear, SequenceChoice(0.0))
+    own = LocalDrafter(dear, SequenceChoice())
     running = {n: sequence.Sequence.start(Request(str(n), "t", [1], Sampling(0.0), 9), n, None) for n in (0, 1)}
     for number in running:
         own.open(number, Opening([1], Sampling(0.0), 9))
     for paused, asked in ((True, []), (False, []), (False, [1]), (False, [0, 1])):
         own.paused = paused
         if asked:
-            own.draft(running, set(asked))
+            own.draft(running, set(asked), None)
         for number, each in running.items():
             own.follow(number, len(each.tokens), [2])
             each.tokens.append(2)
-    own.draft(running, {0, 1})
+    own.draft(running, {0, 1}, None)
     assert dear.texts == {number: each.tokens for number, each in running.items()}
 
 
 def test_a_prompt_counts_as_read_once_the_drafter_was_asked() -> None:
-    own = LocalDrafter(Dear(3, 1), SequenceChoice(1.0))
+    own = LocalDrafter(Dear(3, 1), SequenceChoice())
     prompt = [1] * (2 * READING)
     each = sequence.Sequence.start(Request("a", "t", prompt, Sampling(0.0), 9), 0, None)
     own.open(0, Opening(prompt, Sampling(0.0), 9))
     assert own.unread(each) == 2 * READING
-    own.draft({0: each}, {0})
+    own.draft({0: each}, {0}, None)
     own.follow(0, len(each.tokens), [2])
     each.tokens.append(2)
     assert own.unread(each) == 1
@@ -204,8 +213,8 @@ class Reader(Dear):
 class Learning(SequenceChoice):
     """Records the calls, and learns nothing from them."""
 
-    def __init__(self, read_s: float) -> None:
-        super().__init__(read_s)
+    def __init__(self) -> None:
+        super().__init__()
         self.learnt: list[tuple[str, float]] = []
 
     @property
@@ -224,14 +233,14 @@ class Learning(SequenceChoice):
 
 
 def test_a_prompt_that_takes_several_calls_is_read_by_all_of_them() -> None:
-    learning = Learning(1.0)
+    learning = Learning()
     own = LocalDrafter(Reader(3, 1), learning)
     prompt = [1] * 100
     each = sequence.Sequence.start(Request("a", "t", prompt, Sampling(0.0), 9), 0, None)
     own.open(0, Opening(prompt, Sampling(0.0), 9))
     for _ in range(4):
         own.skip()
-        own.draft({0: each}, {0})
+        own.draft({0: each}, {0}, None)
         own.time_wait(2.0, prompts=False)
         own.learn(0, 1)
         own.time_step(ONE, 3.0)
@@ -239,11 +248,11 @@ def test_a_prompt_that_takes_several_calls_is_read_by_all_of_them() -> None:
 
 
 def test_a_drafter_adds_what_a_step_takes_longer_than_it_would_alone() -> None:
-    learning = Learning(1.0)
+    learning = Learning()
     own = LocalDrafter(Dear(3, 1), learning)
     own.open(0, Opening([1], Sampling(0.0), 9))
     own.seconds_without = 2.0
-    own.draft({0: sequence.Sequence.start(Request("a", "t", [1], Sampling(0.0), 9), 0, None)}, {0})
+    own.draft({0: sequence.Sequence.start(Request("a", "t", [1], Sampling(0.0), 9), 0, None)}, {0}, None)
     own.time_wait(0.5, prompts=False)
     own.time_step(ONE, 2.5)
     own.skip()
@@ -256,9 +265,9 @@ class Teaching(DrafterPolicy):
 
     def __init__(self) -> None:
         super().__init__()
-        self.learning = Learning(0.1)
+        self.learning = Learning()
 
-    def sequence_choice(self, read_s: float) -> SequenceChoice:
+    def sequence_choice(self) -> SequenceChoice:
         return self.learning
 
 
@@ -272,17 +281,17 @@ def test_an_engine_compares_steps_with_what_they_would_take_without_the_drafter(
 
 @pytest.mark.parametrize(("tokens", "reads"), [(READING - 1, False), (READING, True)])
 def test_a_few_tokens_are_no_prompt_to_read(tokens: int, reads: bool) -> None:
-    learning = Learning(1.0)
+    learning = Learning()
     own = LocalDrafter(Dear(3, 1), learning)
     own.open(0, Opening([1] * tokens, Sampling(0.0), 9))
-    own.draft({0: sequence.Sequence.start(Request("a", "t", [1] * tokens, Sampling(0.0), 9), 0, None)}, {0})
+    own.draft({0: sequence.Sequence.start(Request("a", "t", [1] * tokens, Sampling(0.0), 9), 0, None)}, {0}, None)
     own.time_wait(0.5, prompts=False)
     own.time_step(ONE, 1.0)
     assert (own.waited, bool(learning.added)) == ((0.0, False) if reads else (0.5, True))
 
 
 def test_the_wait_beside_prompts_is_charged_in_instalments() -> None:
-    own = LocalDrafter(Dear(3, 1), SequenceChoice(1.0))
+    own = LocalDrafter(Dear(3, 1), SequenceChoice())
     own.open(0, Opening([1], Sampling(0.0), 9))
     own.time_wait(8.0, prompts=True)
     first, *later = [own.instalment() for _ in range(200)]

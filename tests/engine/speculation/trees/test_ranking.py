@@ -12,7 +12,7 @@ import torch
 from outrider.engine.sampling import Dice, Sampling
 from outrider.engine.speculation import DrafterContext, Opening
 from outrider.engine.speculation.drafters.model_drafter import ModelDrafter
-from outrider.engine.speculation.trees.ranking import Rows, rank
+from outrider.engine.speculation.trees.ranking import Guesses, Rows, rank
 from outrider.engine.text import Tokenizer
 from outrider.kernels.race_sample import Truncation
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -45,16 +45,34 @@ class Counted(TorchDispatchMode):
 
 
 @pytest.mark.parametrize(
-    "targets", [None, torch.randperm(400, generator=torch.Generator().manual_seed(4))[:VOCABULARY]]
+    "targets", [None, torch.randperm(400, generator=torch.Generator().manual_seed(4))[:VOCABULARY].sort().values]
 )
-def test_sequences_together_are_ranked_as_each_alone(targets: torch.Tensor | None) -> None:
+@pytest.mark.parametrize("kind", ["auto", "torch"])
+def test_sequences_together_are_ranked_as_each_alone(targets: torch.Tensor | None, kind: str) -> None:
     scores = torch.randn(15, VOCABULARY, generator=torch.Generator().manual_seed(3)) * 3
     size = VOCABULARY if targets is None else 400
     parts = [
         Rows(sampling, None if sampling.greedy else Dice(sampling.seed, size), range(7 + place, 10 + place))
         for place, sampling in enumerate(SAMPLINGS)
     ]
-    together = rank(parts, scores, 4, targets)
+    with kernels("torch"):
+        plain = rank(parts, scores, 4, targets)
+    with kernels(kind):
+        _check(rank(parts, scores, 4, targets), plain, parts, scores, targets)
+
+
+def _check(
+    together: list[list[Guesses]],
+    plain: list[list[Guesses]],
+    parts: list[Rows],
+    scores: torch.Tensor,
+    targets: torch.Tensor | None,
+) -> None:
+    rows = [(mine, theirs) for both in zip(together, plain, strict=True) for mine, theirs in zip(*both, strict=True)]
+    for found, wanted in rows:
+        assert found[0] == wanted[0]
+        assert found[1] == pytest.approx(wanted[1], rel=1e-4)
+    size = VOCABULARY if targets is None else 400
     assert together == [rank([part], scores[3 * i : 3 * i + 3], 4, targets)[0] for i, part in enumerate(parts)]
     assert together[0] != together[2]
     noise = Dice(SAMPLINGS[4].seed, size).at(11)

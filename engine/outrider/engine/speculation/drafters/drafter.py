@@ -14,6 +14,7 @@ from outrider.engine.sampling import Sampling
 from outrider.engine.speculation.trees.tree import DraftTree
 from outrider.engine.store import Shipped
 from outrider.kernels.linear import Linear
+from outrider.native.decoder import NativeDecoder
 from torch import Tensor
 
 
@@ -27,6 +28,11 @@ class Target(Protocol):
     config: ModelConfig
     device: torch.device
     dtype: torch.dtype
+
+    @property
+    def compiled(self) -> NativeDecoder | None:
+        """The compiled decoder that runs the target's steps; None if steps run otherwise."""
+        ...
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Float32 [n, vocab_size] of rows [n, hidden_size] after the last norm."""
@@ -121,6 +127,28 @@ class DrafterContext:
 
 
 @dataclass(frozen=True, slots=True)
+class StepCosts:
+    """What guesses cost in a step.
+
+    Attributes:
+        sequences: number of sequences that decode in it.
+        seconds: of the step by its number of guesses.
+    """
+
+    sequences: int
+    seconds: Callable[[int], float]
+
+    @property
+    def token_s(self) -> float:
+        """Seconds that a right guess saves."""
+        return self.seconds(0) / self.sequences
+
+    def least_value(self, guesses: int, wait_s: float) -> float:
+        """Probability above which the last of ``guesses`` saves more than its row and ``wait_s`` of drafting take."""
+        return (self.seconds(guesses) - self.seconds(guesses - 1) + wait_s) / self.token_s
+
+
+@dataclass(frozen=True, slots=True)
 class Opening:
     """A sequence to guess at.
 
@@ -187,6 +215,9 @@ class Drafter(ABC):
         its first tokens had been computed before: without ``whole``, or when a proposer, or a new version of the
         drafter, takes over a sequence.
         """
+
+    def price(self, costs: StepCosts) -> None:  # noqa: B027
+        """Takes what guesses cost in the step of the next `draft`; a proposer does not know and never calls it."""
 
     def close(self, session: int) -> None:  # noqa: B027
         """Ends the session."""

@@ -15,7 +15,7 @@ from outrider.engine.speculation.drafters.weights import quantization_of
 from outrider.engine.speculation.trees.shape import TreeShape
 from outrider.engine.speculation.trees.tree import DraftTree
 from outrider.engine.text import Tokenizer
-from outrider.native.drafts import MOST_CHILDREN, DraftShape, Drawing, NativeDrafts
+from outrider.native.drafts import MOST_CHILDREN, DraftShape, NativeDrafts
 
 
 class ModelDrafter(Drafter):
@@ -72,10 +72,7 @@ class ModelDrafter(Drafter):
         if self._native is None or (opening.proposes and not sampling.greedy):
             self._eager.open(session, opening)
             return
-        truncation = sampling.truncation
-        temperature = 0.0 if sampling.greedy else sampling.temperature
-        drawing = Drawing(sampling.seed, temperature, truncation.top_k, truncation.top_p, truncation.min_p)
-        self._native.open(session, opening.tokens, opening.max_nodes, drawing)
+        self._native.open(session, opening.tokens, opening.max_nodes, sampling.drawing)
 
     def commit(self, session: int, length: int, tokens: Sequence[int]) -> None:
         """Appends decided tokens; keeps the part of the tree below them."""

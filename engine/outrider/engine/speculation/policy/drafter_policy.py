@@ -167,9 +167,9 @@ class DrafterPolicy:
         self._ledgers: dict[int, _Ledger] = defaultdict(_Ledger)
         self._clock = 0.0
 
-    def sequence_choice(self, read_s: float) -> SequenceChoice:
-        """Chooses the sequences for a drafter that steps wait for; ``read_s`` as in `SequenceChoice`."""
-        return SequenceChoice(read_s)
+    def sequence_choice(self) -> SequenceChoice:
+        """Chooses the sequences for a drafter that steps wait for."""
+        return SequenceChoice()
 
     def paused(self, size: int, drafters: Set[str]) -> frozenset[str]:
         """The drafters that are not asked: all ``drafters`` in a window of plain decoding, else the paused ones."""

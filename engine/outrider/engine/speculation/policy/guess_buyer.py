@@ -38,13 +38,19 @@ class GuessBuyer:
         if not any(sequence.trees for sequence in plan.decoding):
             return BoughtGuesses([NO_GUESSES] * len(plan.decoding), {}, [])
         rows, most = len(plan.decoding), max(self._scheduler.most_guesses(plan), 0)
-        cost = self._cost.beside(plan.prompt_rows, rows, most) if plan.prefilling else self._cost
+        cost = self.cost(plan)
         least = cost.least_value(rows, rows, most)
         terms = BuyTerms(rows, most, least, cost, self._scheduler.limits.guesses_tenant)
         bought = self._purchase([self._buying_sequence(sequence, least) for sequence in plan.decoding], terms)
         for owner, outdated in bought.outdated:
             _drop(plan.decoding[owner], outdated)
         return bought
+
+    def cost(self, plan: Plan) -> CostCurve:
+        """Seconds of a step like ``plan`` by the rows of sequences that decode, less the time of its prompts."""
+        if not plan.prefilling:
+            return self._cost
+        return self._cost.beside(plan.prompt_rows, len(plan.decoding), max(self._scheduler.most_guesses(plan), 0))
 
     def fit(self, sequence: Sequence, tree: MergedTree) -> MergedTree:
         """The part of a bought tree that finds pages."""

@@ -13,6 +13,7 @@ from outrider.engine.scheduling.plan import Plan
 from outrider.engine.scheduling.scheduler import Scheduler
 from outrider.engine.speculation import Acceptance, Drafter, DraftTree, MergedTree, Opening, Traits
 from outrider.engine.speculation.acceptance.accept import AcceptedPath
+from outrider.engine.speculation.drafters.drafter import StepCosts
 from outrider.engine.speculation.drafters.states import States
 from outrider.engine.speculation.policy.accounting import Accounting
 from outrider.engine.speculation.policy.assignment import Assignment
@@ -25,9 +26,6 @@ from outrider.engine.speculation.policy.remote_drafters import RemoteDrafters
 from outrider.engine.speculation.policy.sequence_choice import StepForecast
 from outrider.engine.speculation.trees.tree import MOST_NODES
 from outrider.engine.telemetry import NoTelemetry, Telemetry
-
-# A draft model reads a prompt in runs of about so many rows.
-_READ_ROWS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +112,7 @@ class Guessing:
         self._assignment.swap((name, tenant), None if drafter is None else self._new_local(drafter), judged=judged)
 
     def _new_local(self, drafter: Drafter) -> LocalDrafter:
-        return LocalDrafter(drafter, self._policy.sequence_choice(self._cost(_READ_ROWS) / _READ_ROWS))
+        return LocalDrafter(drafter, self._policy.sequence_choice())
 
     @property
     def lost(self) -> frozenset[str]:
@@ -193,12 +191,13 @@ class Guessing:
         """Asks the local drafters that pay in a step like ``plan``; ``sequences`` are by number."""
         self.waited = 0.0
         self._choose_drafters(plan)
+        costs = self._step_costs(plan)
         for drafter in self._local.values():
             drafter.skip()
             if not drafter.available or not (wanted := self._wanted(drafter, plan, sequences)):
                 continue
             began = self._clock()
-            for number, tree in drafter.draft(sequences, wanted):
+            for number, tree in drafter.draft(sequences, wanted, costs):
                 if (sequence := sequences.get(number)) is not None:
                     own = tree if tree.drafter == drafter.name else replace(tree, drafter=drafter.name)
                     self.offer(sequence, own, drafter.source)
@@ -268,6 +267,14 @@ class Guessing:
         return choice.choose(
             self._size, StepForecast(len(brought) + sum(brought.values()), seconds, own_tokens), unread
         )
+
+    def _step_costs(self, plan: Plan) -> StepCosts | None:
+        """What guesses cost in a step like ``plan``."""
+        rows, pace = len(plan.decoding), self._accounting.pace(self._size)
+        if not rows:
+            return None
+        cost = self._buyer.cost(plan)
+        return StepCosts(rows, lambda guesses: cost(rows + guesses) * pace)
 
     def _usual_wait(self, name: str) -> float:
         drafter = self._local.get(name)

@@ -7,7 +7,7 @@ from collections.abc import Sequence as Seq
 
 from outrider.engine.requests.sequence import Sequence
 from outrider.engine.speculation import Drafter, DraftTree, Opening
-from outrider.engine.speculation.drafters.drafter import plugin_name
+from outrider.engine.speculation.drafters.drafter import StepCosts, plugin_name
 from outrider.engine.speculation.drafters.states import States
 from outrider.engine.speculation.policy.sequence_choice import READING, SequenceChoice
 
@@ -100,8 +100,18 @@ class LocalDrafter:
         """Tokens of a sequence that the drafter has not read."""
         return len(sequence.tokens) - self._read.get(sequence.number, 0)
 
-    def draft(self, running: Mapping[int, Sequence], wanted: Set[int]) -> Seq[tuple[int, DraftTree]]:
-        """The drafter's guesses for the sequences ``wanted``; ``running`` maps numbers to sequences."""
+    def draft(
+        self, running: Mapping[int, Sequence], wanted: Set[int], costs: StepCosts | None
+    ) -> Seq[tuple[int, DraftTree]]:
+        """The drafter's guesses for the sequences ``wanted``.
+
+        Args:
+            running: sequences by number.
+            wanted: numbers of those to guess for.
+            costs: what guesses cost in the step; None for a step in which nothing decodes.
+        """
+        if costs is not None:
+            self._drafter.price(costs)
         for number, length in self._uncommitted.items():
             self._drafter.commit(number, length, running[number].tokens[length:])
         self._uncommitted.clear()

@@ -35,14 +35,11 @@ class SequenceChoice:
     it is asked for each sequence whose guesses bring less than one token, and `DrafterPolicy` judges it.
 
     A drafter reads a prompt before it guesses. It is asked to read once its guesses would have saved, since the
-    sequence began, as much time as reading takes.
-
-    Args:
-        read_s: seconds to read a token, until measurements replace it.
+    sequence began, as much time as reading takes; the first prompt is read at once, since nothing is known.
     """
 
-    def __init__(self, read_s: float) -> None:
-        self._read_s = read_s
+    def __init__(self) -> None:
+        self._read_s: float | None = None
         self._extra, self._added = _Mean(), dict[int, _Mean]()
         self._missed: dict[int, float] = {}
         self._brought: Mapping[int, float] = {}
@@ -67,11 +64,12 @@ class SequenceChoice:
         return {number for number in wanted if unread[number] < READING or self._pays_reading(number, unread[number])}
 
     def _pays_reading(self, number: int, unread: int) -> bool:
-        return self._missed[number] >= unread * self._read_s
+        return self._read_s is None or self._missed[number] >= unread * self._read_s
 
     def time_reading(self, tokens: int, seconds: float) -> None:
         """Learns how many seconds the drafter took to read ``tokens`` tokens."""
-        self._read_s += (seconds / tokens - self._read_s) / 4
+        measured = seconds / tokens
+        self._read_s = measured if self._read_s is None else self._read_s + (measured - self._read_s) / 4
 
     def learn(self, number: int, accepted: int) -> None:
         """Learns how many guesses a step accepted for a sequence that the drafter was asked for."""

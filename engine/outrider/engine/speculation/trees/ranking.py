@@ -9,7 +9,9 @@ from typing import NamedTuple
 
 import torch
 from outrider.engine.sampling import Dice, Sampling
+from outrider.kernels.backend import compiled
 from outrider.kernels.race_sample import race_topk
+from outrider.native.ranking import RankRows, rank_of
 from torch import Tensor
 
 
@@ -34,7 +36,7 @@ Guesses = tuple[list[int], list[float]]
 def rank(parts: Sequence[Rows], scores: Tensor, most: int, targets: Tensor | None = None) -> list[list[Guesses]]:
     """The best guesses at each row of each part.
 
-    A step costs one top-k and one copy to the host, however many sequences there are.
+    A step costs one compiled call, or one top-k and one copy to the host, however many sequences there are.
 
     Args:
         parts: sequences, in the order of their rows.
@@ -42,12 +44,25 @@ def rank(parts: Sequence[Rows], scores: Tensor, most: int, targets: Tensor | Non
         most: guesses a row.
         targets: the target's ids of the V tokens; None for equal ids.
     """
+    most = min(most, scores.shape[-1])
+    if scores.device.type == "cpu" and (library := compiled()) is not None:
+        ranked = iter(rank_of(library)(_compiled_rows(parts, scores, targets), most))
+        return [list(islice(ranked, len(part.positions))) for part in parts]
     noise = _noise(parts)
     noise = noise if noise is None or targets is None else noise[:, targets]
-    tokens, shares = race_topk(_shaped(parts, scores), noise, min(most, scores.shape[-1]))
+    tokens, shares = race_topk(_shaped(parts, scores), noise, most)
     tokens = tokens if targets is None else targets[tokens]
     rows = zip(tokens.tolist(), shares.tolist(), strict=True)
     return [list(islice(rows, len(part.positions))) for part in parts]
+
+
+def _compiled_rows(parts: Sequence[Rows], scores: Tensor, targets: Tensor | None) -> RankRows:
+    drawings = [part.sampling.drawing for part in parts for _ in part.positions]
+    positions = [place for part in parts for place in part.positions]
+    vocabulary = next((part.dice.vocabulary for part in parts if part.dice is not None), None)
+    if vocabulary is None:
+        vocabulary = scores.shape[-1] if targets is None else int(targets[-1]) + 1
+    return RankRows(scores.clone(memory_format=torch.contiguous_format), drawings, positions, targets, vocabulary)
 
 
 def _shaped(parts: Sequence[Rows], scores: Tensor) -> Tensor:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ import torch
 from outrider.engine.models.llama import LlamaModel
 from outrider.engine.sampling import Sampling
 from outrider.engine.speculation import DrafterContext, DraftTree, Opening
-from outrider.engine.speculation.drafters.drafter import make_drafter
+from outrider.engine.speculation.drafters.drafter import StepCosts, make_drafter
+from outrider.engine.speculation.drafters.trained.eagle_trees import CompiledEagleTrees
 from outrider.engine.speculation.drafters.trained.head_drafter import HeadDrafter
 from outrider.kernels.philox import log_exponentials
 from outrider.kernels.race_sample import Truncation, race_sample
@@ -19,6 +21,7 @@ from torch import Tensor
 from tests.engine.engines import MakeEngine, accepted_guesses, bought_guesses, requests, said
 from tests.engine.speculation.heads.plain import PlainBlock, PlainEagle
 from tests.engine.speculation.heads.published import BLOCKS, EAGLES, TARGET, VOCABULARY, Published, dspark, eagle3
+from tests.kernels.choosing import kernels
 from tests.toy_model import save_toy
 
 Make = Callable[[], Published]
@@ -26,9 +29,11 @@ HEADS: dict[str, Make] = EAGLES | BLOCKS
 GREEDY = Sampling(0.0)
 
 
-@pytest.fixture(scope="module")
-def toy(tmp_path_factory: pytest.TempPathFactory) -> LlamaModel:
-    return LlamaModel.load(save_toy(tmp_path_factory.mktemp("models") / "toy", VOCABULARY), dtype="float32")
+@pytest.fixture(scope="module", params=["auto", "torch"])
+def toy(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlamaModel]:
+    """A target on the compiled decoder, where there is one, and on torch; its heads run likewise."""
+    with kernels(request.param):
+        yield LlamaModel.load(save_toy(tmp_path_factory.mktemp("models") / "toy", VOCABULARY), dtype="float32")
 
 
 def drafter(directory: Path, target: LlamaModel, **options: object) -> HeadDrafter:
@@ -180,6 +185,54 @@ def test_a_long_prompt_is_read_in_pieces_and_as_one(toy: LlamaModel, tmp_path: P
         features = [plain.features(row) for row in sequence.states]
         state = plain.states(sequence.tokens[1:], features)[-1]
         assert trees[sequence.number].tokens[0] == plain.token(plain.scores(state))
+
+
+@pytest.mark.parametrize("make", HEADS.values(), ids=HEADS)
+def test_trees_grow_no_deeper_than_guesses_pay(toy: LlamaModel, tmp_path: Path, make: Make) -> None:
+    made = drafter(make().save(tmp_path), toy, children=1, rounds=3, least_value=0.0)
+    sequence, lengths = Said(made, 1, 6, [6]), []
+    for row_s in (0.0, 0.5, 1.0):
+        made.price(StepCosts(1, lambda guesses, row_s=row_s: 1.0 + row_s * max(guesses - 1, 0)))
+        [(_, tree)] = made.draft()
+        lengths.append(len(tree.tokens))
+        value = math.prod(tree.confidences[:-1])
+        assert value >= row_s or len(tree.tokens) == 1
+        sequence.decide(sequence.random(1))
+    assert lengths[0] == 3
+    assert lengths[2] == 1, "a second guess would take as long as a token"
+
+
+def test_a_round_that_takes_as_long_as_a_token_is_run_seldom(toy: LlamaModel, tmp_path: Path) -> None:
+    made = drafter(eagle3().save(tmp_path), toy, children=1, rounds=2, least_value=0.0)
+    sequence, lengths = Said(made, 1, 6, [6]), []
+    for _ in range(40):
+        made.price(StepCosts(1, lambda guesses: 1e-6))
+        lengths.append(len(made.draft()[0][1].tokens))
+        sequence.decide(sequence.random(1))
+    assert lengths[0] == 2
+    assert lengths.count(2) < 5
+
+
+def test_pages_of_a_compiled_head_grow_and_are_overwritten_when_a_sequence_ends(
+    toy: LlamaModel, tmp_path: Path
+) -> None:
+    made = drafter(eagle3().save(tmp_path), toy)
+    if not isinstance(trees := made._trees, CompiledEagleTrees):
+        pytest.skip("runs on torch")
+    for number in range(40):
+        Said(made, number, 99, [99])
+    while made.reading:
+        made.draft()
+    pool = trees._compiled._pool
+    assert pool.pages >= 40 * 4
+    assert pool.data.any()
+    for number in range(40):
+        made.close(number)
+    assert not pool.data.any()
+    again = Said(made, 50, 99, [99])
+    tree = dict(made.draft())[50]
+    assert tree.tokens[0] == again.chain(eagle3(), toy, 1)[0]
+    assert trees._compiled._pool is pool
 
 
 def test_a_sequence_without_all_its_states_and_one_that_rests_get_no_tree(toy: LlamaModel, tmp_path: Path) -> None:

@@ -19,16 +19,19 @@ from outrider.engine.speculation.drafters.drafter import (
     DrafterContext,
     DrafterError,
     Opening,
+    StepCosts,
     Target,
     Traits,
 )
 from outrider.engine.speculation.drafters.trained.alarm import Alarm
 from outrider.engine.speculation.drafters.trained.block_trees import BlockTrees
-from outrider.engine.speculation.drafters.trained.eagle_trees import EagleTrees
+from outrider.engine.speculation.drafters.trained.eagle_trees import CompiledEagleTrees, EagleTrees
 from outrider.engine.speculation.drafters.trained.head_trees import Growth, HeadTrees
 from outrider.engine.speculation.drafters.trained.key_cache import KeyCache
 from outrider.engine.speculation.drafters.trained.session import Session
 from outrider.engine.speculation.drafters.weights import quantization_of
+from outrider.engine.speculation.heads.block import BlockHead
+from outrider.engine.speculation.heads.compiled import CompiledEagle, is_compiled
 from outrider.engine.speculation.heads.decoder import Rows
 from outrider.engine.speculation.heads.eagle import EagleHead
 from outrider.engine.speculation.heads.files import load_head
@@ -82,13 +85,16 @@ class HeadDrafter(Drafter):
             )
         except ModelError as error:
             raise DrafterError(str(error)) from None
+        compiled = None if target is None else _compiled(head, target, quantization, context.context_length)
         head.pack(partial(pack, few_rows=True) if target is None else partial(target.beside, quantization=quantization))
         if not (head.shape.own_embedding and head.shape.own_output):
             context.needed_target(f"{layout.kind} {self.name}")
         self.head, self.context_length = head, context.context_length
         self.traits = replace(self.traits, layers=head.shape.target_layers, whole=whole)
         self._trees: HeadTrees
-        if isinstance(head, EagleHead):
+        if isinstance(head, EagleHead) and compiled is not None:
+            self._trees = CompiledEagleTrees(head, compiled, growth, context.context_length)
+        elif isinstance(head, EagleHead):
             self._trees = EagleTrees(head, growth, context.context_length)
         else:
             self._trees = BlockTrees(head, growth, context.context_length)
@@ -147,9 +153,14 @@ class HeadDrafter(Drafter):
         if (state := self._sessions.get(session)) is not None:
             state.resting = True
 
+    def price(self, costs: StepCosts) -> None:
+        """Grows trees no further than guesses pay."""
+        self._trees.costs = costs
+
     def close(self, session: int) -> None:
         """Forgets the sequence."""
-        self._sessions.pop(session, None)
+        if (state := self._sessions.pop(session, None)) is not None:
+            self._trees.close(state)
 
     def forget(self, tenant: str) -> None:
         """Nothing is kept of sessions that have ended."""
@@ -198,6 +209,16 @@ class HeadDrafter(Drafter):
         session.drafted, nodes = True, min(session.max_nodes, self._growth.nodes)
         session.top = session.tree.nodes[0].token if session.tree.nodes else None
         return session.tree.best(nodes, self._growth.least_value, len(session.tokens), self.name)
+
+
+def _compiled(
+    head: EagleHead | BlockHead, target: Target, quantization: str | None, context_length: int
+) -> CompiledEagle | None:
+    """The head's layers on the target's compiled decoder; None where there is no code for them."""
+    decoder = target.compiled
+    if decoder is None or isinstance(head, BlockHead) or not is_compiled(head.shape, target.dtype):
+        return None
+    return CompiledEagle(head, decoder, target.dtype, quantization, context_length)
 
 
 def _embedding(target: Target) -> Rows:
