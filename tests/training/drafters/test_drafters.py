@@ -208,9 +208,9 @@ def test_steps_that_a_slow_start_cut_are_taken_back(recorded: tuple[Target, Shel
     plan = replace(FAST, epochs=1000, deadline=time.monotonic() + 1000.0)
     _, trainer = trainer_of("medusa", recorded, plan, tmp_path)
     planned = trainer.steps
-    trainer._fit_deadline(100.0)
+    trainer.fit_deadline(100.0)
     assert trainer.steps < 11
-    trainer._fit_deadline(1e-6)
+    trainer.fit_deadline(1e-6)
     assert trainer.steps == planned
 
 

@@ -131,7 +131,7 @@ class Trainer:
             self.step += 1
             started.append(time.monotonic())
             if self.step - begun >= _TIMED:
-                self._fit_deadline((started[-1] - started[1]) / (self.step - begun - 1))
+                self.fit_deadline((started[-1] - started[1]) / (self.step - begun - 1))
             watch(self.step, self.steps, loss)
             if started[-1] - saved > self._plan.save_s:
                 saved = started[-1]
@@ -171,6 +171,12 @@ class Trainer:
         with self._log.open("a") as file:
             file.write(json.dumps({"step": self.step, **values}) + "\n")
 
+    def fit_deadline(self, step_s: float) -> None:
+        """Plans as many steps of ``step_s`` seconds as there is time for, up to those of the plan."""
+        left = self._plan.deadline - time.monotonic()
+        if left < float("inf"):
+            self.steps = min(self._planned, self.step + max(int(left / step_s), 0))
+
     def _update(self) -> float:
         plan, total = self._plan, 0.0
         for group in self._optimizer.param_groups:
@@ -203,11 +209,6 @@ class Trainer:
         parts: tuple[Tensor, ...] = (ids, states[:, :-1], states[:, -1])
         ids, states, last = (part.to(self._device) for part in parts)
         return Said(ids, entry.prompt, states, last)
-
-    def _fit_deadline(self, step_s: float) -> None:
-        left = self._plan.deadline - time.monotonic()
-        if left < float("inf"):
-            self.steps = min(self._planned, self.step + max(int(left / step_s), 0))
 
 
 def _steps(runs: Sequence[int]) -> int:

@@ -30,6 +30,9 @@ class CompiledEagle:
         dtype: of weights that are not quantized.
         quantization: one of `AT_LOAD` for the layers' weights whose input features it divides, or None.
         context_length: longest sequence, in tokens.
+
+    Attributes:
+        pool: the pages.
     """
 
     def __init__(
@@ -51,7 +54,7 @@ class CompiledEagle:
             partial(torch.empty, dtype=torch.uint8), features,
         )  # fmt: skip
         self._target, self._shape, self._free = target, shape, list[int]()
-        self._pool = self._new_pool(0)
+        self.pool = self._new_pool(0)
 
     def run(self, ids: Sequence[int], sequences: Sequence[SequenceRows], features: Tensor) -> Tensor:
         """States of rows of several sequences, float32 [rows, 2, hidden_size]: before the last norm, and behind it.
@@ -64,7 +67,7 @@ class CompiledEagle:
         self._decoder.use(self._target.threads)
         batch = RaggedBatch.build(sequences, _PAGE_SIZE)
         states, last = torch.empty(batch.rows, 2, self._shape.hidden_size), self._shape.layers
-        self._decoder.forward(torch.tensor(ids), batch, self._pool, (last, last + 1), states, features.contiguous())
+        self._decoder.forward(torch.tensor(ids), batch, self.pool, (last, last + 1), states, features.contiguous())
         return states
 
     def reserve(self, pages: list[int], tokens: int) -> None:
@@ -76,16 +79,16 @@ class CompiledEagle:
 
     def release(self, pages: list[int]) -> None:
         """Overwrites pages, and takes them back."""
-        self._pool.wipe(pages)
+        self.pool.wipe(pages)
         self._free += pages
         pages.clear()
 
     def _grow(self) -> None:
-        old, count = self._pool, self._pool.pages
-        self._pool = self._new_pool(max(2 * count, _PAGES))
-        self._pool.data[:, : old.data.shape[1]] = old.data
+        old, count = self.pool, self.pool.pages
+        self.pool = self._new_pool(max(2 * count, _PAGES))
+        self.pool.data[:, : old.data.shape[1]] = old.data
         old.data.zero_()
-        self._free += range(self._pool.pages - 1, count - 1, -1)
+        self._free += range(self.pool.pages - 1, count - 1, -1)
 
     def _new_pool(self, pages: int) -> KvPool:
         shape, dtype = self._shape, self._decoder.kv_dtypes[0]

@@ -217,13 +217,13 @@ def test_pages_of_a_compiled_head_grow_and_are_overwritten_when_a_sequence_ends(
     toy: LlamaModel, tmp_path: Path
 ) -> None:
     made = drafter(eagle3().save(tmp_path), toy)
-    if not isinstance(trees := made._trees, CompiledEagleTrees):
+    if not isinstance(trees := made.trees, CompiledEagleTrees):
         pytest.skip("runs on torch")
     for number in range(40):
         Said(made, number, 99, [99])
     while made.reading:
         made.draft()
-    pool = trees._compiled._pool
+    pool = trees.compiled.pool
     assert pool.pages >= 40 * 4
     assert pool.data.any()
     for number in range(40):
@@ -232,7 +232,7 @@ def test_pages_of_a_compiled_head_grow_and_are_overwritten_when_a_sequence_ends(
     again = Said(made, 50, 99, [99])
     tree = dict(made.draft())[50]
     assert tree.tokens[0] == again.chain(eagle3(), toy, 1)[0]
-    assert trees._compiled._pool is pool
+    assert trees.compiled.pool is pool
 
 
 def test_a_sequence_without_all_its_states_and_one_that_rests_get_no_tree(toy: LlamaModel, tmp_path: Path) -> None:

@@ -138,16 +138,20 @@ class EagleTrees(HeadTrees):
 
 
 class CompiledEagleTrees(EagleTrees):
-    """The same where the head's layers run on the compiled decoder, whose pages take the place of sessions' caches."""
+    """The same where the head's layers run on the compiled decoder, whose pages take the place of sessions' caches.
+
+    Attributes:
+        compiled: the layers.
+    """
 
     def __init__(self, head: EagleHead, compiled: CompiledEagle, growth: Growth, context_length: int) -> None:
         super().__init__(head, growth, context_length)
-        self._compiled = compiled
+        self.compiled = compiled
         self._pages: dict[int, list[int]] = {}
 
     def close(self, session: Session) -> None:
         """See `HeadTrees`."""
-        self._compiled.release(self._pages.pop(session.number, []))
+        self.compiled.release(self._pages.pop(session.number, []))
 
     def _features(self, states: Tensor) -> Tensor:
         return states[:, int(self._head.shape.norm_output)]
@@ -160,8 +164,8 @@ class CompiledEagleTrees(EagleTrees):
         for run in runs:
             session, count = run.session, len(run.ids)
             pages = self._pages.setdefault(session.number, [])
-            self._compiled.reserve(pages, run.start + count)
+            self.compiled.reserve(pages, run.start + count)
             parents = None if run.nodes is None else session.tree.row_parents()
             sequences.append(SequenceRows(count, session.cache.length, pages, parents))
         ids, features = [token for run in runs for token in run.ids], torch.cat([run.features for run in runs])
-        return torch.split(self._compiled.run(ids, sequences, features), [len(run.ids) for run in runs])
+        return torch.split(self.compiled.run(ids, sequences, features), [len(run.ids) for run in runs])

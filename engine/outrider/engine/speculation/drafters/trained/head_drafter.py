@@ -54,6 +54,7 @@ class HeadDrafter(Drafter):
 
     Attributes:
         alarm: counts how often first guesses are right.
+        trees: grows the trees.
     """
 
     name = "head"
@@ -91,13 +92,13 @@ class HeadDrafter(Drafter):
             context.needed_target(f"{layout.kind} {self.name}")
         self.head, self.context_length = head, context.context_length
         self.traits = replace(self.traits, layers=head.shape.target_layers, whole=whole)
-        self._trees: HeadTrees
+        self.trees: HeadTrees
         if isinstance(head, EagleHead) and compiled is not None:
-            self._trees = CompiledEagleTrees(head, compiled, growth, context.context_length)
+            self.trees = CompiledEagleTrees(head, compiled, growth, context.context_length)
         elif isinstance(head, EagleHead):
-            self._trees = EagleTrees(head, growth, context.context_length)
+            self.trees = EagleTrees(head, growth, context.context_length)
         else:
-            self._trees = BlockTrees(head, growth, context.context_length)
+            self.trees = BlockTrees(head, growth, context.context_length)
         self._growth, self._vocabulary = growth, context.vocabulary_size
         self._sessions: dict[int, Session] = {}
         named = f"{layout.kind}, as {'speculators lays it out' if layout.speculators else 'its authors lay it out'}"
@@ -146,7 +147,7 @@ class HeadDrafter(Drafter):
             self.close(session)
 
     def _project(self, states: Tensor) -> Tensor:
-        return self._trees.project(states.float())
+        return self.trees.project(states.float())
 
     def rest(self, session: int) -> None:
         """Pauses drafting for a sequence until tokens are decided again."""
@@ -155,12 +156,12 @@ class HeadDrafter(Drafter):
 
     def price(self, costs: StepCosts) -> None:
         """Grows trees no further than guesses pay."""
-        self._trees.costs = costs
+        self.trees.costs = costs
 
     def close(self, session: int) -> None:
         """Forgets the sequence."""
         if (state := self._sessions.pop(session, None)) is not None:
-            self._trees.close(state)
+            self.trees.close(state)
 
     def forget(self, tenant: str) -> None:
         """Nothing is kept of sessions that have ended."""
@@ -191,10 +192,10 @@ class HeadDrafter(Drafter):
                 parts.append((session, session.take(rows)))
                 left -= rows
         if parts:
-            self._trees.read(parts)
+            self.trees.read(parts)
         ready = [session for session in due if not session.unread]
         if ready:
-            self._trees.grow(ready)
+            self.trees.grow(ready)
         return [(session.number, tree) for session in ready if (tree := self._best(session)).tokens]
 
     def _project_all(self, sessions: Sequence[Session]) -> None:
