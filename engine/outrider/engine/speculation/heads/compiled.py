@@ -79,7 +79,8 @@ class CompiledEagle:
 
     def release(self, pages: list[int]) -> None:
         """Overwrites pages, and takes them back."""
-        self.pool.wipe(pages)
+        if pages:  # a pool that nothing was written to has none
+            self.pool.wipe(pages)
         self._free += pages
         pages.clear()
 
