@@ -213,6 +213,14 @@ def test_a_round_that_takes_as_long_as_a_token_is_run_seldom(toy: LlamaModel, tm
     assert lengths.count(2) < 5
 
 
+def test_a_sequence_ends_before_anything_is_drafted(toy: LlamaModel, tmp_path: Path) -> None:
+    made = drafter(eagle3().save(tmp_path), toy)
+    Said(made, 1, 5, [5])
+    made.close(1)
+    sequence = Said(made, 2, 5, [5])
+    assert dict(made.draft())[2].tokens[0] == sequence.chain(eagle3(), toy, 1)[0]
+
+
 def test_pages_of_a_compiled_head_grow_and_are_overwritten_when_a_sequence_ends(
     toy: LlamaModel, tmp_path: Path
 ) -> None:
