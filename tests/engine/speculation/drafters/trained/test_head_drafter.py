@@ -227,10 +227,11 @@ def test_pages_of_a_compiled_head_grow_and_are_overwritten_when_a_sequence_ends(
     made = drafter(eagle3().save(tmp_path), toy)
     if not isinstance(trees := made.trees, CompiledEagleTrees):
         pytest.skip("runs on torch")
-    for number in range(40):
-        Said(made, number, 99, [99])
+    first, *_ = [Said(made, number, 99, [99]) for number in range(40)]
     while made.reading:
         made.draft()
+    first.decide(first.random(1))
+    assert dict(made.draft())[0].tokens[0] == first.chain(eagle3(), toy, 1)[0]
     pool = trees.compiled.pool
     assert pool.pages >= 40 * 4
     assert pool.data.any()
