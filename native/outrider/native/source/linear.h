@@ -25,6 +25,12 @@ constexpr int64_t STRIP = 16;
 
 static inline int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
 
+// Where output feature j of a strip lies. `load_strip` splits words of 32 bits into two bfloat16 numbers.
+template <class W>
+static constexpr int64_t place_in_strip(int64_t j) {
+  return STRIP == 16 && std::is_same<W, bf16>::value ? j % 8 * 2 + j / 8 : j;
+}
+
 // Packed as [n / STRIP][k / TOGETHER][STRIP][TOGETHER], filled with zeros up to whole blocks; TOGETHER divides k.
 template <int32_t TOGETHER, class W>
 static void pack_blocks(W* to, const W* from, int64_t n, int64_t k) {
@@ -32,7 +38,7 @@ static void pack_blocks(W* to, const W* from, int64_t n, int64_t k) {
     for (int64_t i = 0; i < k; i++)
       for (int64_t j = 0; j < STRIP; j++) {
         int64_t row = strip * STRIP + j,
-                at = (strip * k + i / TOGETHER * TOGETHER) * STRIP + j * TOGETHER + i % TOGETHER;
+                at = (strip * k + i / TOGETHER * TOGETHER) * STRIP + place_in_strip<W>(j) * TOGETHER + i % TOGETHER;
         to[at] = row < n ? from[row * k + i] : W{};
       }
 }
@@ -55,31 +61,6 @@ static inline void block_rows(const float* x, int64_t ldx, const W* w, int64_t k
   }
   for (int32_t r = 0; r < ROWS; r++)
     for (int32_t i = 0; i < 4; i++) store(out + r * ldo + i * LANES, sum[r][i]);
-}
-#else
-// STRIPS of a block for all ROWS: as many sums as sixteen registers of eight floats hold beside a weight and a row.
-template <int32_t ROWS, int32_t STRIPS, class W>
-static inline void strip_rows(const float* x, int64_t ldx, const W* w, int64_t k, float* out, int64_t ldo) {
-  f32x8 sum[ROWS][2 * STRIPS] = {};
-  for (int64_t i = 0; i < k; i++)
-    for (int32_t s = 0; s < STRIPS; s++) {
-      const W* from = w + (s * k + i) * STRIP;
-      f32x8 low = load_eight(from), high = load_eight(from + 8);
-      for (int32_t r = 0; r < ROWS; r++) {
-        const f32x8 a = eight_of(x[r * ldx + i]);
-        sum[r][2 * s] += a * low;
-        sum[r][2 * s + 1] += a * high;
-      }
-    }
-  for (int32_t r = 0; r < ROWS; r++)
-    for (int32_t i = 0; i < 2 * STRIPS; i++) store(out + r * ldo + i * 8, sum[r][i]);
-}
-
-template <int32_t ROWS, class W>
-static inline void block_rows(const float* x, int64_t ldx, const W* w, int64_t k, float* out, int64_t ldo) {
-  // Few rows leave registers for more strips of a block, which one pass over the input then serves.
-  constexpr int32_t STRIPS = ROWS > 3 ? 1 : ROWS > 1 ? 2 : 4;
-  for (int64_t at = 0; at < BLOCK; at += STRIPS * STRIP) strip_rows<ROWS, STRIPS>(x, ldx, w + at * k, k, out + at, ldo);
 }
 #endif
 
@@ -132,12 +113,12 @@ static inline void in_groups(int64_t rows, const Work& work) {
   }
 }
 
-// Blocks [first, last) of the output for all rows: x [rows, ldx], out float32 [rows, ldo].
+// Blocks [first, last) of the output for all rows: x [rows, ldx], out float32 [rows, ldo]. Blocks or strips are outside,
+// rows inside: weights come from memory for the first group and from the cache for the others.
+#if defined(__AVX512F__)
 template <class X, class W>
 static void linear_blocks(const X* x, int64_t ldx, int64_t rows, const W* weight, int64_t k, float* out, int64_t ldo,
                           int64_t first, int64_t last) {
-  // Blocks outside, rows inside: a block's weights come from memory for the first group and from the cache for the
-  // others.
   for (int64_t block = first; block < last; block++)
     in_groups<MOST_ROWS>(rows, [&](int64_t r, int64_t number, int64_t) {
       with_count<MOST_ROWS>(number, [&](auto count) {
@@ -145,6 +126,66 @@ static void linear_blocks(const X* x, int64_t ldx, int64_t rows, const W* weight
       });
     });
 }
+#else
+// The weights of a strip by one input feature.
+template <class W>
+static inline Halves load_strip(const W* p) {
+  return {load_eight(p), load_eight(p + 8)};
+}
+static inline Halves load_strip(const bf16* p) {
+  const u32x8 words = *(const u32x8u*)p;
+  return {(f32x8)(words << 16), (f32x8)(words & 0xffff0000)};
+}
+
+// STRIPS side by side for ROWS rows: as many sums as sixteen registers of eight floats hold beside a weight and a row.
+// One or two rows wait for memory alone, which the CPU reads ahead by itself. Behind the multiplications of more rows it
+// reads too little: these fetch `pace` bytes of later weights for each input feature into the second cache.
+template <int32_t ROWS, int32_t STRIPS, class W>
+static inline void strip_rows(const float* x, int64_t ldx, const W* w, int64_t k, float* out, int64_t ldo,
+                              const char* ahead, int64_t pace) {
+  f32x8 sum[ROWS][2 * STRIPS] = {};
+  auto add = [&](int64_t i) {
+    for (int32_t s = 0; s < STRIPS; s++) {
+      const Halves weight = load_strip(w + (s * k + i) * STRIP);
+      for (int32_t r = 0; r < ROWS; r++) {
+        const f32x8 a = eight_of(x[r * ldx + i]);
+        sum[r][2 * s] += a * weight.low;
+        sum[r][2 * s + 1] += a * weight.high;
+      }
+    }
+  };
+  // Two features at a time want two weights in registers, for which MOST_ROWS rows leave no room.
+  constexpr int64_t STEP = ROWS > 2 && ROWS < MOST_ROWS ? 2 : 1;
+  int64_t i = 0;
+  for (; i + STEP <= k; i += STEP, ahead += STEP * pace) {
+    if constexpr (ROWS > 2) __builtin_prefetch(ahead, 0, 2);
+    for (int64_t j = 0; j < STEP; j++) add(i + j);
+  }
+  if (i < k) add(i);
+  for (int32_t r = 0; r < ROWS; r++)
+    for (int32_t j = 0; j < 2 * STRIPS; j++) store(out + r * ldo + j * 8, sum[r][j]);
+}
+
+template <class W>
+static void linear_blocks(const float* x, int64_t ldx, int64_t rows, const W* weight, int64_t k, float* out,
+                          int64_t ldo, int64_t first, int64_t last) {
+  // Few rows leave registers for more strips, which one pass over the input then serves.
+  const int64_t strips = rows > 2 ? 1 : rows > 1 ? 2 : 4, groups = (rows + MOST_ROWS - 1) / MOST_ROWS;
+  // Groups share the fetching of the next strip, so that memory is read during all multiplications.
+  const int64_t pace = std::max<int64_t>(STRIP * (int64_t)sizeof(W) / groups, 1);
+  for (int64_t at = first * BLOCK; at < last * BLOCK; at += strips * STRIP) {
+    const W* w = weight + at * k;
+    const char* next = (const char*)(w + strips * STRIP * k);
+    in_groups<MOST_ROWS>(rows, [&](int64_t r, int64_t number, int64_t) {
+      with_count<MOST_ROWS>(number, [&](auto count) {
+        constexpr int32_t STRIPS = count > 2 ? 1 : count > 1 ? 2 : 4;
+        strip_rows<count, STRIPS>(x + r * ldx, ldx, w, k, out + r * ldo + at, ldo, next, pace);
+      });
+      next += pace * k;
+    });
+  }
+}
+#endif
 
 #if defined(__AVX512BF16__)
 // work(lines), the lines a constant: as many as the first of so many groups fetches where `left` are left for all.

@@ -23,8 +23,8 @@ typedef int32_t i32x16 __attribute__((vector_size(64)));
 typedef uint32_t u32x16 __attribute__((vector_size(64)));
 typedef uint32_t u32x16u __attribute__((vector_size(64), aligned(2), may_alias));
 typedef uint16_t u16x16u __attribute__((vector_size(32), aligned(2), may_alias));
-typedef uint16_t u16x8u __attribute__((vector_size(16), aligned(2), may_alias));
 typedef uint32_t u32x8 __attribute__((vector_size(32)));
+typedef uint32_t u32x8u __attribute__((vector_size(32), aligned(2), may_alias));
 typedef uint16_t u16x16 __attribute__((vector_size(32)));
 typedef uint16_t u16x32 __attribute__((vector_size(64)));
 typedef uint16_t u16x32u __attribute__((vector_size(64), aligned(2), may_alias));
@@ -58,15 +58,9 @@ static inline f32x8 load_eight(const f16* p) {
   std::memcpy(&v, parts, sizeof v);
   return v;
 }
-static inline f32x8 load_eight(const bf16* p) {
-  return (f32x8)(__builtin_convertvector(*(const u16x8u*)p, u32x8) << 16);
-}
 static inline f32x8 eight_of(float x) { return f32x8{} + x; }
 #else
 static inline f32x8 load_eight(const f16* p) { return (f32x8)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p)); }
-static inline f32x8 load_eight(const bf16* p) {
-  return (f32x8)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i*)p)), 16);
-}
 // A load alone, where compilers add the zeros of f32x8{} + x.
 static inline f32x8 eight_of(float x) { return (f32x8)_mm256_set1_ps(x); }
 #endif
