@@ -194,7 +194,9 @@ def test_a_whole_run_writes_a_head_a_card_and_a_manifest(tmp_path: Path, capsys:
     given = ["train", "--target", "pocket", "--out", str(out), "--prompts", str(file), *options]
     main(given)
     card = (out / "README.md").read_text()
-    assert capsys.readouterr().out.strip().endswith(card.strip())  # behind log lines, where earlier tests set those up
+    said = capsys.readouterr()
+    assert said.out.strip().endswith(card.strip())  # behind log lines, where earlier tests set those up
+    assert [line for line in ("answers: 0 of 100", "start: 6 of 6", "training: 4 of 4") if line not in said.err] == []
     assert "| text | 0 | 1 |" in card
     assert len(load_file(out / "model.safetensors")["d2t"]) == 128
     assert integrity.verify(out)

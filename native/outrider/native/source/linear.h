@@ -113,8 +113,8 @@ static inline void in_groups(int64_t rows, const Work& work) {
   }
 }
 
-// Blocks [first, last) of the output for all rows: x [rows, ldx], out float32 [rows, ldo]. Blocks or strips are outside,
-// rows inside: weights come from memory for the first group and from the cache for the others.
+// Blocks [first, last) of the output for all rows: x [rows, ldx], out float32 [rows, ldo]. Blocks or strips are
+// outside, rows inside: weights come from memory for the first group and from the cache for the others.
 #if defined(__AVX512F__)
 template <class X, class W>
 static void linear_blocks(const X* x, int64_t ldx, int64_t rows, const W* weight, int64_t k, float* out, int64_t ldo,
@@ -138,8 +138,8 @@ static inline Halves load_strip(const bf16* p) {
 }
 
 // STRIPS side by side for ROWS rows: as many sums as sixteen registers of eight floats hold beside a weight and a row.
-// One or two rows wait for memory alone, which the CPU reads ahead by itself. Behind the multiplications of more rows it
-// reads too little: these fetch `pace` bytes of later weights for each input feature into the second cache.
+// One or two rows wait for memory alone, which the CPU reads ahead by itself. Behind the multiplications of more rows
+// it reads too little: these fetch `pace` bytes of later weights for each input feature into the second cache.
 template <int32_t ROWS, int32_t STRIPS, class W>
 static inline void strip_rows(const float* x, int64_t ldx, const W* w, int64_t k, float* out, int64_t ldo,
                               const char* ahead, int64_t pace) {

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -15,6 +17,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 if TYPE_CHECKING:
     from outrider.engine.settings import EngineSettings
+
+_TELL_S = 60.0
 
 
 def parser() -> argparse.ArgumentParser:
@@ -62,12 +66,16 @@ def parser() -> argparse.ArgumentParser:
 
 
 class Bars:
-    """Progress bars with the time that is left, one for each stage."""
+    """Progress bars with the time that is left, one for each stage; lines on stderr where it is no terminal."""
 
     def __init__(self) -> None:
         columns = (TextColumn("{task.description:>8}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        self._bars = Progress(*columns, TextColumn("{task.fields[note]}"), console=Console(stderr=True))
+        self._console = Console(stderr=True)
+        self._bars = Progress(
+            *columns, TextColumn("{task.fields[note]}"), console=self._console, disable=not self._console.is_terminal
+        )
         self._tasks: dict[str, TaskID] = {}
+        self._told = 0.0
 
     def __enter__(self) -> Bars:
         self._bars.start()
@@ -77,10 +85,17 @@ class Bars:
         self._bars.stop()
 
     def show(self, stage: str, done: float, whole: float, note: str = "") -> None:
-        """Moves the bar of a stage."""
-        if stage not in self._tasks:
+        """Moves the bar of a stage; without a terminal, says where the stage is at its ends and every minute."""
+        begins = stage not in self._tasks
+        if begins:
             self._tasks[stage] = self._bars.add_task(stage, total=whole, note="")
         self._bars.update(self._tasks[stage], completed=done, total=whole, note=note)
+        now = time.monotonic()
+        if not self._console.is_terminal and (begins or done >= whole or now - self._told >= _TELL_S):
+            self._told = now
+            left = self._bars.tasks[self._tasks[stage]].time_remaining
+            ahead = f", {timedelta(seconds=round(left))} left" if left else ""
+            print(f"{stage}: {done:,.0f} of {whole:,.0f}{ahead} {note}".rstrip(), file=sys.stderr, flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -137,8 +152,6 @@ def _train(given: argparse.Namespace) -> str:
 
 
 def _evaluate(given: argparse.Namespace) -> str:
-    import time
-
     from outrider.engine.target import Target
     from outrider.training.drafters import measure, prompts
 
