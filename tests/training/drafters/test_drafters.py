@@ -18,8 +18,9 @@ from outrider.training.drafters.__main__ import main
 from outrider.training.drafters.answers import Asking, record, recorded_layers
 from outrider.training.drafters.eagle_start import Moments
 from outrider.training.drafters.fit import Plan, Trainer
-from outrider.training.drafters.learners import Learner, Size
+from outrider.training.drafters.learners import Learner, Read, Size, Told
 from outrider.training.drafters.losses import Weights
+from outrider.training.drafters.medusa_learner import MedusaLearner
 from outrider.training.drafters.shelf import Shelf
 from outrider.training.drafters.teacher import Teacher, frequent
 from outrider.training.drafters.train import KINDS
@@ -152,6 +153,27 @@ def test_an_eagle_head_begins_with_maps_that_guess(layers: int, recorded: tuple[
         heads.append((tmp_path / name / "head" / "model.safetensors").read_bytes())
     assert heads[0] == heads[1]
     assert told[-1][0] == told[-1][1]
+
+
+def test_maps_are_solved_from_a_part_of_many_answers(recorded: tuple[Target, Shelf], tmp_path: Path) -> None:
+    read = list[int]()
+
+    class Counting(MedusaLearner):
+        def start(self, sequences: Read, watch: Told) -> None:
+            read.extend(len(sequence.ids) for sequence in sequences())
+
+    target, shelf = recorded
+    model = target.runner.model
+    teacher = Teacher(model, torch.arange(256), model.config.vocab_size - 1)
+    learner = Counting(model.config, teacher, recorded_layers(model.config.layers)[:-1], Size(guesses=2, inner=16), 0)
+    entries = [entry for entry in shelf.entries if not entry.held_out]
+    for copies in (1, 100_000 // sum(entry.length for entry in entries) + 2):
+        trainer = Trainer(learner, shelf, entries * copies, FAST, tmp_path, torch.device("cpu"))
+        trainer.start(lambda *said: None)
+        lengths = [entry.length for entry in entries * copies]
+        assert lengths[: len(read)] == read
+        assert len(read) == len(entries) if copies == 1 else 100_000 <= sum(read) < 100_000 + max(lengths)
+        read.clear()
 
 
 def test_the_map_of_least_squares_is_found() -> None:
