@@ -221,6 +221,12 @@ def test_a_sequence_ends_before_anything_is_drafted(toy: LlamaModel, tmp_path: P
     assert dict(made.draft())[2].tokens[0] == sequence.chain(eagle3(), toy, 1)[0]
 
 
+def test_prompts_are_computed_whole_only_where_the_options_say_so(toy: LlamaModel, tmp_path: Path) -> None:
+    path = eagle3().save(tmp_path)
+    assert not drafter(path, toy).traits.whole
+    assert drafter(path, toy, whole=True).traits.whole
+
+
 def test_pages_of_a_compiled_head_grow_and_are_overwritten_when_a_sequence_ends(
     toy: LlamaModel, tmp_path: Path
 ) -> None:

@@ -62,7 +62,7 @@ class HeadDrafter(Drafter):
 
     def __init__(self, context: DrafterContext) -> None:
         options = dict(context.options)
-        layers, whole = options.pop("layers", None), options.pop("whole", True)
+        layers, whole = options.pop("layers", None), options.pop("whole", False)
         quantization = quantization_of(options, None if context.target is None else "int4")
         if context.target is None and quantization is not None:
             raise DrafterError("the head drafter's quantization needs the target itself: it is for the verifier only")
