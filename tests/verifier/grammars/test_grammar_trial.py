@@ -24,7 +24,7 @@ from tests.engine.text.makers import byte_level, word_piece, write
 from tests.waiting import eventually
 
 ASKED = "regex", "[ab]{2}c"
-HARMFUL = """
+_HARM = """
 import ctypes, json, os, sys
 from outrider.verifier.grammars import grammar_process as child
 
@@ -52,9 +52,10 @@ def harm(tokenizer, kind, text):
             raise KeyboardInterrupt
     return right(tokenizer, kind, text)
 
-child._try, child.CPU_S = harm, 2.0
+child._try, child.CPU_S = harm, {cpu_s}
 child.main(int(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3]))
 """
+HARMFUL, PATIENT = _HARM.replace("{cpu_s}", "2.0"), _HARM.replace("{cpu_s}", "60.0")
 GARBAGE = """
 import sys
 from multiprocessing.connection import Connection
@@ -130,14 +131,14 @@ def test_a_definition_that_harms_the_process_is_refused_and_the_next_one_is_comp
 
 @pytest.mark.parametrize("harm", ["leave", "hang"])
 def test_a_process_that_says_nothing_accuses_no_definition(make: Make, harm: str) -> None:
-    trial = make(HARMFUL, answer_s=2.0)
+    trial = make(HARMFUL, answer_s=5.0)
     assert trial.run(*ASKED)
     assert isinstance(failed(trial, harm), Unavailable)
     assert trial.run(*ASKED)
 
 
 def test_a_process_that_is_killed_by_others_accuses_no_definition(make: Make) -> None:
-    trial = make(HARMFUL.replace("0.5", "60"))
+    trial = make(PATIENT)
     trial.run(*ASKED)
     pid = trial.pid
     assert pid is not None
