@@ -245,6 +245,16 @@ def test_training_keeps_to_its_minutes(recorded: tuple[Target, Shelf], tmp_path:
     assert trainer.step == trainer.steps < 100_000
 
 
+def test_a_run_that_a_deadline_ended_goes_on(recorded: tuple[Target, Shelf], tmp_path: Path) -> None:
+    _, short = trainer_of("medusa", recorded, replace(FAST, deadline=time.monotonic()), tmp_path)
+    short.run(lambda *said: None)
+    _, longer = trainer_of("medusa", recorded, FAST, tmp_path)
+    longer.resume()
+    assert short.step == short.steps == longer.step < longer.steps
+    longer.run(lambda *said: None)
+    assert longer.step == longer.steps
+
+
 @pytest.mark.parametrize(
     ("text", "options", "sentence"),
     [

@@ -116,7 +116,10 @@ class Trainer:
         self.save()
 
     def resume(self) -> None:
-        """Goes on from the checkpoint: the rest of the run gives the same bits as one that was not broken off."""
+        """Goes on from the checkpoint, also where a deadline ended the run.
+
+        Without deadlines, the rest of the run gives the same bits as one that was not broken off.
+        """
         saved = torch.load(self._file, weights_only=True)
         shapes = {name: tensor.shape for name, tensor in saved["tensors"].items()}
         if shapes != {name: tensor.shape for name, tensor in self._learner.tensors.items()}:
@@ -125,7 +128,7 @@ class Trainer:
             for name, tensor in self._learner.tensors.items():
                 tensor.copy_(saved["tensors"][name])
         self._optimizer.load_state_dict(saved["optimizer"])
-        self.step, self.steps = saved["step"], saved["steps"]
+        self.step = saved["step"]
 
     def run(self, watch: Callable[[int, int, float], None]) -> None:
         """Trains to the end; ``watch`` is told the steps done, all steps, and the loss."""
@@ -149,7 +152,6 @@ class Trainer:
             "tensors": {name: tensor.detach() for name, tensor in self._learner.tensors.items()},
             "optimizer": self._optimizer.state_dict(),
             "step": self.step,
-            "steps": self.steps,
         }
         partial = self._file.with_suffix(".partial")
         torch.save(state, partial)
