@@ -22,14 +22,14 @@ def precisions(flags: str) -> tuple[str, str]:
 
 
 def ways(
-    guesses: Sequence[int], caches: Iterable[str], *, draft: bool = False, chat: bool = True
+    guesses: Sequence[int], caches: Iterable[str], *, draft: bool = False, head: bool = False, chat: bool = True
 ) -> dict[str, PeerConfig]:
     """Ways of running the peer by mode, with each precision of its KV cache.
 
     Args:
         guesses: guesses of prompt lookup in a step, each number a way; a draft model uses the lowest number.
         caches: precisions of the KV cache.
-        draft: whether the peer has a draft model.
+        draft, head: whether the peer has a draft model, or a head, which guesses so many tokens as prompt lookup.
         chat: whether prompts are chats.
     """
     ways = {}
@@ -37,6 +37,8 @@ def ways(
         ways[mode(OPENVINO, f"plain, KV {kv}")] = PeerConfig("plain", kv, 0, chat)
         for count in guesses:
             ways[mode(OPENVINO, f"lookup of {count}, KV {kv}")] = PeerConfig("lookup", kv, count, chat)
+            if head:
+                ways[mode(OPENVINO, f"head of {count}, KV {kv}")] = PeerConfig("draft", kv, count, chat)
         if draft:
             ways[mode(OPENVINO, f"draft of {min(guesses)}, KV {kv}")] = PeerConfig("draft", kv, min(guesses), chat)
     return ways

@@ -14,7 +14,7 @@ import msgspec
 from outrider.loadtest.peers import environments
 from outrider.loadtest.peers.environments import PeerMissing
 
-PACKAGES = ("torch==2.13.0", "openvino-genai==2026.4.1.0", "optimum-intel[openvino]==2.2.0")
+PACKAGES = ("torch==2.13.0", "openvino-genai==2026.4.1.0", "optimum-intel[openvino]==2.2.0", "einops==0.8.2")
 """The peer's packages; the exporter needs torch, and would install another version of it."""
 _UNWANTED = ("torchvision",)
 _WORKER = Path(__file__).with_name("openvino_worker.py")
@@ -27,7 +27,7 @@ class PeerConfig(msgspec.Struct, frozen=True):
     """A way of running the peer.
 
     Attributes:
-        mode: plain, lookup or draft.
+        mode: plain, lookup or draft (a draft model or a head).
         kv: precision of the KV cache: u8 (the peer's default), or bf16 or f32, as the peer computes.
         guesses: tokens guessed in a step.
         chat: prompts are chats, and the model ends answers; otherwise prompts are completed with ``max_tokens`` tokens.
@@ -78,7 +78,7 @@ def running(environment: Path, models: Sequence[Path]) -> Iterator[Peer]:
 
     Args:
         environment: its virtual environment, which holds the exported models as well.
-        models: Hugging Face directories of the target and, optionally, of the draft model.
+        models: Hugging Face directories of the target and, optionally, of the draft model or the EAGLE-3 head.
 
     Raises:
         PeerMissing: the installation or an export failed.
@@ -108,8 +108,17 @@ def export(environment: Path, model: Path) -> Path:
         part = out.with_suffix(".part")
         command: list[str | Path] = [environment / "bin" / "optimum-cli", "export", "openvino", "-m", model]
         command += ["--task", "text-generation-with-past", "--weight-format", weights, part]
+        settings = os.environ | _OFFLINE
+        if "Eagle3" in str(msgspec.json.decode((model / "config.json").read_bytes()).get("architectures")):
+            # The exporter loads its own class for heads as remote code. That module wants to import diffusers, which
+            # heads do not need and whose releases do not fit the exporter's transformers.
+            stand_in = environment / "stand-in"
+            (stand_in / "diffusers").mkdir(parents=True, exist_ok=True)
+            (stand_in / "diffusers" / "__init__.py").touch()
+            command += ["--trust-remote-code"]
+            settings |= {"PYTHONPATH": str(stand_in)}
         try:
-            subprocess.run(command, check=True, env=os.environ | _OFFLINE, stdout=sys.stderr)
+            subprocess.run(command, check=True, env=settings, stdout=sys.stderr)
         except subprocess.CalledProcessError as error:
             raise PeerMissing(f"the export of {model.name} failed: see its output above") from error
         part.rename(out)

@@ -1,8 +1,8 @@
 """OpenVINO GenAI as a process that answers lines of JSON; run by path, in its own virtual environment.
 
-The arguments are the directories of the exported target and, optionally, of the draft model. A line of standard input
-is ``{"mode", "kv", "guesses", "streams", "prompts", "max_tokens", "chat"}``: the worker answers all prompts greedily,
-``streams`` at a time, each with at most its own ``max_tokens``. The answer is ``{"seconds", "tokens",
+The arguments are the directories of the exported target and, optionally, of the draft model or the head. A line of
+standard input is ``{"mode", "kv", "guesses", "streams", "prompts", "max_tokens", "chat"}``: the worker answers all
+prompts greedily, ``streams`` at a time, each with at most its own ``max_tokens``. The answer is ``{"seconds", "tokens",
 "prompt_tokens"}``: the tokens of each answer, and the number of each prompt's tokens.
 
 ``mode`` is ``plain``, ``lookup`` (prompt lookup) or ``draft``; ``kv`` is the precision of the KV cache. Prompts of a

@@ -55,6 +55,8 @@ def start(options: argparse.Namespace, stack: ExitStack) -> Engines[ChatRequest]
     """
     engines: Engines[ChatRequest] = Engines()
     ours = options if options.model else _same_file(options)
+    if options.head:
+        ours.set = [*ours.set, f"verifier.options.head.model={options.head}"]
     for way in ("off", "control", "on"):
         url = stack.enter_context(modes.running(ours, way)).url
         engines.ways[mode(OUTRIDER, way)] = partial(
@@ -97,7 +99,7 @@ def _llama(options: argparse.Namespace, stack: ExitStack, engines: Engines[ChatR
     engines.versions.extend(environments.versions(options.cache / "llama", "llama"))
     if not options.draft_gguf:
         engines.missing.append(f"{LLAMA} with a draft model: --draft-gguf names no file")
-    for way, flags in llama.ways(options.draft_gguf).items():
+    for way, flags in llama.ways(options.draft_gguf, options.head_gguf).items():
         url = stack.enter_context(llama.running(program, options.gguf, flags, max(2, *options.concurrency)))
         engines.ways[mode(LLAMA, way)] = partial(chat_turns.run_turn, url, mode(LLAMA, way), "off")
 
@@ -105,14 +107,14 @@ def _llama(options: argparse.Namespace, stack: ExitStack, engines: Engines[ChatR
 def _openvino(options: argparse.Namespace, stack: ExitStack, engines: Engines[ChatRequest]) -> None:
     if not options.model:
         raise PeerMissing("it reads no GGUF file")
-    models = [model for model in (options.model, options.draft) if model]
+    models = [model for model in (options.model, options.draft, options.head) if model]
     peer = stack.enter_context(openvino_process.running(options.cache / "openvino", models))
     engines.versions.extend(openvino_process.versions(options.cache / "openvino"))
     engines.formats.update({model.name: openvino_process.weight_format(model) for model in models})
-    if not options.draft:
+    if not (options.draft or options.head):
         engines.missing.append(f"{OPENVINO} with a draft model: --draft names no directory")
     caches = openvino.precisions(Path("/proc/cpuinfo").read_text())
     if "bf16" not in caches:
         engines.missing.append(f"{OPENVINO} with a KV cache in bf16: on this processor it computes in f32")
-    configs = openvino.ways(options.guesses, caches, draft=bool(options.draft))
+    configs = openvino.ways(options.guesses, caches, draft=bool(options.draft), head=bool(options.head))
     engines.ways.update({name: partial(openvino.run_chats, peer, name, config) for name, config in configs.items()})
