@@ -45,6 +45,24 @@ def test_trials_of_a_drafter_that_does_not_pay_lose_a_small_part_of_the_time(don
     assert any(asked[10:])
 
 
+def test_trials_that_begin_with_long_prompts_lose_a_small_part_of_the_time() -> None:
+    policy, waited, before = DrafterPolicy(), 0.0, False
+    for _ in range(40_000):
+        if asked := "d" not in policy.paused(ONE, {"d"}):
+            done = DrafterStep(0, 0, 0.1, 0.0 if before else 20.0)
+            waited += done.drafting + done.opening
+        policy.step(ONE, {"d": done} if asked else {}, PRICES, others=False)
+        before = asked
+    assert 0.5 * REGRET < waited / 40_000 < 1.5 * REGRET
+
+
+def test_a_long_prompt_is_paid_off_by_later_steps() -> None:
+    policy = DrafterPolicy()
+    for step in range(300):
+        policy.step(ONE, {"d": DrafterStep(8, 2, 0.0, 80.0 if step == 60 else 0.0)}, PRICES, others=False)
+        assert not policy.paused(ONE, {"d"})
+
+
 def test_what_loses_little_is_tried_again_the_sooner() -> None:
     gaps = []
     for drafting in (0.02, 0.5):

@@ -290,11 +290,10 @@ def test_a_few_tokens_are_no_prompt_to_read(tokens: int, reads: bool) -> None:
     assert (own.waited, bool(learning.added)) == ((0.0, False) if reads else (0.5, True))
 
 
-def test_the_wait_beside_prompts_is_charged_in_instalments() -> None:
+def test_the_wait_beside_prompts_is_kept_for_the_next_step_without() -> None:
     own = LocalDrafter(Dear(3, 1), SequenceChoice())
     own.open(0, Opening([1], Sampling(0.0), 9))
-    own.time_wait(8.0, prompts=True)
-    first, *later = [own.instalment() for _ in range(200)]
+    for seconds in (6.0, 2.0):
+        own.time_wait(seconds, prompts=True)
     assert (own.waited, own.usual_wait) == (0.0, 0.0)
-    assert 0 < first < 1
-    assert first + sum(later) == pytest.approx(8.0, rel=0.01)
+    assert (own.opening(), own.opening()) == (8.0, 0.0)

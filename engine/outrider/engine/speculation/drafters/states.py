@@ -20,7 +20,9 @@ class States(NamedTuple):
     rows: Tensor
 
     def at(self, rows: Sequence[int] | slice) -> States:
-        """The states of some of the tokens."""
+        """The states of some of the tokens, ascending; a view of the first ones, or of a slice."""
+        if not isinstance(rows, slice) and rows[-1] == len(rows) - 1:
+            rows = slice(len(rows))
         return States(self.layers, self.rows[rows])
 
     def of(self, layers: tuple[int, ...]) -> Tensor:

@@ -91,7 +91,7 @@ class Accounting:
         row = (expected * pace - plain) / max(guesses, 1)
         bought, accepted = _by_drafter(self._bought), _by_drafter(self._accepted)
         drafter_steps = {
-            name: DrafterStep(bought[name], accepted[name], drafter.waited, drafter.instalment())
+            name: DrafterStep(bought[name], accepted[name], drafter.waited, drafter.opening())
             for name, drafter in self._local.items()
             if drafter.waited is not None
         }

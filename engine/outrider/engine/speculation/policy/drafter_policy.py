@@ -30,6 +30,8 @@ _LEAST_STEPS, _TRIAL_STEPS, _FADE, _MARGIN = 6, 48, 1 - 1 / 96, 1.5
 _STEPS_BEFORE_WINDOW, _WINDOW_STEPS, _SETTLING_STEPS, _LEAST_SHARE = 24, 16, 4, 0.05
 # The usual drafting time is a mean of 8 steps; a step above 3 times the usual was held up by something else.
 _USUAL, _OUTLIER = 1 / 8, 3.0
+# Time for a prompt counts in about 32 later steps, which is how long it takes to pay off; a pause counts what is left.
+_INSTALMENT = 1 / 32
 
 
 class DrafterStep(NamedTuple):
@@ -39,7 +41,7 @@ class DrafterStep(NamedTuple):
         bought: verified guesses that count for the drafter: no cheaper drafter made them.
         accepted: the accepted guesses among those bought.
         drafting: seconds that the drafter added to the step.
-        opening: this step's instalment of the seconds that the drafter added to earlier steps because of prompts.
+        opening: seconds that the drafter added to the steps before because of prompts.
     """
 
     bought: int = 0
@@ -67,6 +69,7 @@ class _Account:
     """What one drafter earned in recent steps of one size; older steps count less."""
 
     lost: float = 0.0
+    owed: float = 0.0
     brought: float = 0.0
     waited: float = 0.0
     squares: float = 0.0
@@ -80,7 +83,10 @@ class _Account:
         drafting = min(drafter_step.drafting, _OUTLIER * self.usual) if self.usual > 0 else drafter_step.drafting
         self.usual += (drafting - self.usual) * _USUAL if self.usual else drafting
         brought = drafter_step.accepted * prices.token - drafter_step.bought * prices.row
-        waited = drafting + drafter_step.opening
+        self.owed += drafter_step.opening
+        instalment = self.owed * _INSTALMENT
+        self.owed -= instalment
+        waited = drafting + instalment
         self.lost += waited - brought
         self.brought = self.brought * _FADE + brought
         self.waited = self.waited * _FADE + waited
@@ -105,8 +111,8 @@ class _Account:
 
     def pause(self, clock: float) -> None:
         """Ends the trial, and pauses the drafter until its loss is `REGRET` of the time since."""
-        self.resumes = clock + max(self.lost, -self.earned) / REGRET
-        self.lost = self.brought = self.waited = self.squares = self.time = 0.0
+        self.resumes = clock + (max(self.lost, -self.earned) + self.owed) / REGRET
+        self.lost = self.owed = self.brought = self.waited = self.squares = self.time = 0.0
         self.steps = 0
 
 

@@ -13,9 +13,7 @@ from outrider.engine.speculation.policy.sequence_choice import READING, Sequence
 
 OWN = "local:"
 """Prefix of the sources of local drafters' trees."""
-# Time for a prompt is charged to about 32 later steps, which is how long it takes to pay off; the usual wait is a mean
-# of as many steps.
-_INSTALMENTS = 32
+_USUAL = 1 / 32  # the usual wait is a mean of 32 steps
 
 
 class LocalDrafter:
@@ -42,7 +40,7 @@ class LocalDrafter:
         self.choice = choice if self.traits.slow and self.traits.rests else None
         self.paused = False
         self.waited: float | None = None
-        self.usual_wait = self._owed = 0.0
+        self.usual_wait = self._opening = 0.0
         self.sequences: set[int] = set()
         self._wanted: Set[int] = frozenset()
         self.seconds_without, self._reads_prompt = 0.0, False
@@ -137,15 +135,15 @@ class LocalDrafter:
     def time_wait(self, seconds: float, prompts: bool) -> None:
         """Learns how many seconds a step waited for the drafter, and whether the step computed ``prompts``.
 
-        Time for prompts of the target or of the drafter is charged in instalments (`instalment`).
+        Time beside prompts of the target, and for prompts of the drafter, is kept for `opening`.
         """
         self._reads_prompt = self._reading_tokens > 0
         if prompts or self._reads_prompt:
             self.waited = 0.0
-            self._owed += seconds
+            self._opening += seconds
         else:
             self.waited = seconds
-            self.usual_wait += (seconds - self.usual_wait) / _INSTALMENTS
+            self.usual_wait += (seconds - self.usual_wait) * _USUAL
         if self._reads_prompt:
             self._reading_s += seconds
             self._finish_reading()
@@ -163,8 +161,7 @@ class LocalDrafter:
         if self.choice is not None and self._wanted and not self._reads_prompt:
             self.choice.time_step(size, seconds - self.seconds_without)
 
-    def instalment(self) -> float:
-        """This step's instalment of the seconds that steps with prompts waited for the drafter."""
-        owed = self._owed / _INSTALMENTS
-        self._owed -= owed
-        return owed
+    def opening(self) -> float:
+        """The seconds that steps with prompts have waited for the drafter since the last call."""
+        seconds, self._opening = self._opening, 0.0
+        return seconds

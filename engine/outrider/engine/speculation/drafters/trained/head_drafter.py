@@ -203,8 +203,7 @@ class HeadDrafter(Drafter):
         rows = [torch.cat(session.states) for session in sessions]
         projected = torch.split(self._project(torch.cat(rows)), [len(own) for own in rows])
         for session, features in zip(sessions, projected, strict=True):
-            session.features.append(features)
-            session.states.clear()
+            session.add(features)
 
     def _best(self, session: Session) -> DraftTree:
         session.drafted, nodes = True, min(session.max_nodes, self._growth.nodes)

@@ -27,6 +27,8 @@ class Session:
         first: place of the first token with states; None before there are any.
         features: what the head makes of states that are not read, [rows, hidden_size] each.
         states: states that are not read nor projected.
+        unread: rows of both.
+        unprojected: rows of ``states``.
         tree: grown since the last commit.
         root: the head's state at the newest token, of EAGLE.
         top: the likeliest first guess; None before a draft.
@@ -43,16 +45,13 @@ class Session:
     first: int | None = None
     features: list[Tensor] = field(default_factory=list)
     states: list[Tensor] = field(default_factory=list)
+    unread: int = 0
+    unprojected: int = 0
     tree: GuessTree = field(default_factory=GuessTree)
     root: Tensor | None = None
     top: int | None = None
     drafted: bool = False
     resting: bool = False
-
-    @property
-    def unread(self) -> int:
-        """States that are not read."""
-        return sum(map(len, self.features)) + sum(map(len, self.states))
 
     @property
     def seen(self) -> int:
@@ -75,17 +74,25 @@ class Session:
             self.first = start
         elif start != self.seen:
             return False
-        if self.states or len(states) < _AT_ONCE:
-            self.states.append(states.clone())  # not a view that keeps those of a whole step
-        else:
+        self.unread += len(states)
+        if not self.states and len(states) >= _AT_ONCE:
             self.features.append(project(states))
-        if sum(map(len, self.states)) >= _AT_ONCE:
-            self.features.append(project(torch.cat(self.states)))
-            self.states.clear()
+            return True
+        self.states.append(states.clone())  # not a view that keeps those of a whole step
+        self.unprojected += len(states)
+        if self.unprojected >= _AT_ONCE:
+            self.add(project(torch.cat(self.states)))
         return True
+
+    def add(self, features: Tensor) -> None:
+        """Takes the features of all states that are not projected."""
+        self.features.append(features)
+        self.states.clear()
+        self.unprojected = 0
 
     def take(self, most: int) -> Tensor:
         """The first unread features, at most ``most`` rows; all states must be projected."""
         rows = self.features[0] if len(self.features) == 1 else torch.cat(self.features)
         self.features = [rows[most:]] if len(rows) > most else []
+        self.unread -= min(most, len(rows))
         return rows[:most]
