@@ -86,7 +86,6 @@ def test_requests_of_prefill_are_long_and_answered_by_one_token() -> None:
         (["--model", "{}/m", "--peers", "openvino", "llama"], "--peers llama needs --gguf FILE"),
         (["--gguf", "{}/f", "--draft", "{}/m"], "--draft needs --model DIR"),
         (["--gguf", "{}/f", "--head", "{}/m"], "--head needs --model DIR"),
-        (["--model", "{}/m", "--head-gguf", "{}/f"], "--head-gguf needs --gguf FILE"),
         (["--model", "{}/m", "--draft", "{}/m", "--head", "{}/m"], "a run has --draft or --head, not both"),
         ([], "it needs --model DIR or --gguf FILE"),
         (["--peers", "vllm"], "invalid choice: 'vllm'"),
@@ -113,9 +112,6 @@ def test_every_way_of_the_peers_has_another_name() -> None:
     assert list(llama.ways(None)) == ["plain", "ngram-simple"]
     assert llama.ways(Path("/d.gguf"))["draft-simple"][:4] == ["--spec-type", "draft-simple", "-md", "/d.gguf"]
     assert openvino.ways([2], ("u8",), head=True)["OpenVINO head of 2, KV u8"] == PeerConfig("draft", "u8", 2)
-    heads = {name: flags for name, flags in llama.ways(None, Path("/h.gguf")).items() if name.startswith("head")}
-    assert heads["head of 4"] == ["--spec-type", "draft-eagle3", "-md", "/h.gguf", "--spec-draft-n-max", "4"]
-    assert len(heads) == 2
 
 
 def test_an_environment_that_pip_cannot_make_is_a_peer_that_is_missing_and_is_not_taken_for_made(tmp_path) -> None:

@@ -56,7 +56,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--draft-gguf", type=Path, metavar="FILE", help="the draft model for llama.cpp")
     parser.add_argument("--head", type=Path, metavar="DIR", help="an EAGLE-3 head of the model, in place of --draft")
-    parser.add_argument("--head-gguf", type=Path, metavar="FILE", help="the head for llama.cpp")
     parser.add_argument("--peers", nargs="+", choices=PEERS, help="only these; a peer that is missing is an error")
     parser.add_argument("--workloads", nargs="+", choices=WORKLOADS)
     parser.add_argument("--concurrency", nargs="+", type=int, help="requests at a time")
@@ -78,8 +77,7 @@ def _faults(options: argparse.Namespace) -> Iterator[str]:
     for flag, folder in (("--model", options.model), ("--draft", options.draft), ("--head", options.head)):
         if folder and not (folder / "config.json").is_file():
             yield f"{flag} {folder} is no directory of a Hugging Face model: it holds no config.json"
-    files = (("--gguf", options.gguf), ("--draft-gguf", options.draft_gguf), ("--head-gguf", options.head_gguf))
-    for flag, file in files:
+    for flag, file in (("--gguf", options.gguf), ("--draft-gguf", options.draft_gguf)):
         if file and not file.is_file():
             yield f"{flag} {file} is no file"
     if options.draft and options.head:
@@ -87,9 +85,8 @@ def _faults(options: argparse.Namespace) -> Iterator[str]:
     for flag, folder in (("--draft", options.draft), ("--head", options.head)):
         if folder and not options.model:
             yield f"{flag} needs --model DIR"
-    for flag, file in files[1:]:
-        if file and not options.gguf:
-            yield f"{flag} needs --gguf FILE, the model that it drafts for"
+    if options.draft_gguf and not options.gguf:
+        yield "--draft-gguf needs --gguf FILE, the model that it drafts for"
     if "llama" in (options.peers or ()) and not options.gguf:
         yield "--peers llama needs --gguf FILE, the model for llama.cpp"
     if fault := [text for text in options.set if "=" not in text]:

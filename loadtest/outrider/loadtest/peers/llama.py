@@ -22,22 +22,14 @@ BUILD = {"CMAKE_ARGS": "-DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF", "LL
 """Environment of the build: without a number of jobs, it runs all compilers at once, in tens of gigabytes."""
 CONTEXT = 4096
 """Most tokens of a request, prompt and answer."""
-_GUESSES, _HEAD_GUESSES = 6, (2, 4)
+_GUESSES = 6
 _READY_S = 600.0
 
 
-def ways(draft: Path | None, head: Path | None = None) -> dict[str, list[str]]:
+def ways(draft: Path | None) -> dict[str, list[str]]:
     """Options of the server by mode of speculation."""
-    ways = dict(SPECULATION)
-    if draft:
-        ways["draft-simple"] = _drafting("draft-simple", draft, _GUESSES)
-    if head:
-        ways |= {f"head of {count}": _drafting("draft-eagle3", head, count) for count in _HEAD_GUESSES}
-    return ways
-
-
-def _drafting(kind: str, model: Path, guesses: int) -> list[str]:
-    return ["--spec-type", kind, "-md", str(model), "--spec-draft-n-max", str(guesses)]
+    draft_flags = ["--spec-type", "draft-simple", "-md", str(draft), "--spec-draft-n-max", str(_GUESSES)]
+    return SPECULATION | ({"draft-simple": draft_flags} if draft else {})
 
 
 def server(environment: Path) -> Path:

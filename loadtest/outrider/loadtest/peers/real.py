@@ -99,7 +99,7 @@ def _llama(options: argparse.Namespace, stack: ExitStack, engines: Engines[ChatR
     engines.versions.extend(environments.versions(options.cache / "llama", "llama"))
     if not options.draft_gguf:
         engines.missing.append(f"{LLAMA} with a draft model: --draft-gguf names no file")
-    for way, flags in llama.ways(options.draft_gguf, options.head_gguf).items():
+    for way, flags in llama.ways(options.draft_gguf).items():
         url = stack.enter_context(llama.running(program, options.gguf, flags, max(2, *options.concurrency)))
         engines.ways[mode(LLAMA, way)] = partial(chat_turns.run_turn, url, mode(LLAMA, way), "off")
 
