@@ -27,9 +27,10 @@ def ways(
     """Ways of running the peer by mode, with each precision of its KV cache.
 
     Args:
-        guesses: guesses of prompt lookup in a step, each number a way; a draft model uses the lowest number.
+        guesses: guesses of prompt lookup, or of a head, in a step, each number a way; a draft model uses the lowest.
         caches: precisions of the KV cache.
-        draft, head: whether the peer has a draft model, or a head, which guesses so many tokens as prompt lookup.
+        draft: whether the peer has a draft model.
+        head: whether the peer has an EAGLE-3 head.
         chat: whether prompts are chats.
     """
     ways = {}

@@ -41,7 +41,7 @@ class DrafterStep(NamedTuple):
         bought: verified guesses that count for the drafter: no cheaper drafter made them.
         accepted: the accepted guesses among those bought.
         drafting: seconds that the drafter added to the step.
-        opening: seconds that the drafter added to the steps before because of prompts.
+        opening: seconds that the drafter added to this step and to steps before because of prompts.
     """
 
     bought: int = 0
