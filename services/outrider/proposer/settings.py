@@ -15,8 +15,8 @@ class ProposerSettings(Settings, kw_only=True, frozen=True):
     model: Annotated[
         str,
         Meta(
-            description="directory or GGUF file of the draft model, `pocket` for the shipped one, or a name of the "
-            "Hugging Face Hub: org/repository[:file][@revision]"
+            description="directory or GGUF file of the draft model or head, `pocket` for the shipped draft model, or a "
+            "name of the Hugging Face Hub: org/repository[:file][@revision]"
         ),
     ] = "pocket"
     target: Annotated[

@@ -230,7 +230,26 @@ def test_the_number_of_proposers_is_an_order(tmp_path: Path) -> None:
     assert (proposers, verifier["drafters"], note) == ([], "auto,model", "")
     _, proposers, note = _planned(tmp_path, "verifier.drafters=ngram", draft=DRAFT, proposers=0)
     assert proposers == []
-    assert note.startswith("The draft model is not used: ")
+    assert note == "--draft is not used: verifier.drafters names neither auto nor model."
+
+
+def test_heads_are_read_by_their_drafter_in_the_verifier_unless_proposers_are_asked_for(tmp_path: Path) -> None:
+    head = tmp_path / "head"
+    head.mkdir()
+    (head / "config.json").write_text('{"architectures": ["LlamaForCausalLMEagle3"]}')
+    (head / "model.safetensors").touch()
+    [verifier], proposers, note = _planned(tmp_path, "proposer.options.children=1", "verifier.device=cuda", draft=head)
+    assert (proposers, note, verifier["drafters"]) == ([], "", "auto,head")
+    assert (verifier["options.head.model"], verifier["options.head.children"]) == (f'"{head}"', "1")
+    for sets, more in (((), {"proposers": 1}), (("proposer.drafter=head",), {})):
+        [verifier], [proposer], _ = _planned(tmp_path, *sets, draft=head, **more)
+        assert (proposer["drafter"], proposer["model"], proposer["target"]) == ("head", str(head), "pocket")
+        assert "drafters" not in verifier
+    with pytest.raises(ConfigError, match=r"verifier\.options\.head\.model = /a differ"):
+        _planned(tmp_path, "verifier.options.head.model=/a", draft=head)
+    [verifier], _, _ = _planned(tmp_path, draft=pocket.directory("medusa"))
+    assert verifier["drafters"] == "auto,medusa"
+    assert verifier["options.medusa.model"] == f'"{pocket.directory("medusa")}"'
 
 
 def test_a_draft_model_that_the_verifier_was_given_stays_there(tmp_path: Path) -> None:
@@ -254,7 +273,8 @@ def test_the_shipped_pair_has_its_draft_model_inside_the_verifier_and_a_foreign_
         [],
         "No draft model guesses: name one for this target with --draft.",
     )
-    assert _planned(tmp_path, f"verifier.options.model.model={DRAFT}", **foreign)[1:] == ([], "")
+    for drafter in ("model", "head"):
+        assert _planned(tmp_path, f"verifier.options.{drafter}.model={DRAFT}", **foreign)[1:] == ([], "")
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 from msgspec import Meta
 from outrider.engine import SettingsError
 from outrider.engine.library.loading import BOUNDS, engine_settings
+from outrider.engine.models import pocket
 from outrider.engine.models.operators.graphs import ROWS
 from outrider.engine.settings import EngineSettings
 from outrider.verifier.settings import VerifierSettings
@@ -38,10 +39,18 @@ def test_a_gpu_has_larger_steps_than_a_cpu_where_settings_leave_that_to_it(devic
 
 
 def test_a_draft_model_is_a_drafter_beside_the_others() -> None:
-    made = engine_settings("a", "b", "auto", {"options": {"ngram": {"longest": 3}, "model": {"children": 2}}})
+    made = engine_settings("a", "pocket", "auto", {"options": {"ngram": {"longest": 3}, "model": {"children": 2}}})
     assert made.drafters == ["auto", "model"]
-    assert made.options == {"ngram": {"longest": 3}, "model": {"children": 2, "model": "b"}}
+    assert made.options == {"ngram": {"longest": 3}, "model": {"children": 2, "model": "pocket"}}
     assert engine_settings("a", None, [], {}) == EngineSettings(model="a", drafters=[])
+
+
+def test_a_head_as_draft_is_read_by_its_drafter() -> None:
+    heads = str(pocket.directory("medusa"))
+    made = engine_settings("a", heads, "auto", {})
+    assert (made.drafters, made.options) == (["auto", "medusa"], {"medusa": {"model": heads}})
+    with pytest.raises(SettingsError, match=r"^draft: there is no model in /no/where"):
+        engine_settings("a", "/no/where", "auto", {})
 
 
 @pytest.mark.parametrize(

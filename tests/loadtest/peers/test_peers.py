@@ -85,8 +85,6 @@ def test_requests_of_prefill_are_long_and_answered_by_one_token() -> None:
         (["--model", "{}/m", "--draft-gguf", "{}/f"], "--draft-gguf needs --gguf FILE"),
         (["--model", "{}/m", "--peers", "openvino", "llama"], "--peers llama needs --gguf FILE"),
         (["--gguf", "{}/f", "--draft", "{}/m"], "--draft needs --model DIR"),
-        (["--gguf", "{}/f", "--head", "{}/m"], "--head needs --model DIR"),
-        (["--model", "{}/m", "--draft", "{}/m", "--head", "{}/m"], "a run has --draft or --head, not both"),
         ([], "it needs --model DIR or --gguf FILE"),
         (["--peers", "vllm"], "invalid choice: 'vllm'"),
         (["--model", "{}/m", "--concurrency", "0"], "numbers must be at least 1"),
@@ -111,7 +109,7 @@ def test_every_way_of_the_peers_has_another_name() -> None:
     assert configs["OpenVINO lookup of 8, KV bf16"] == PeerConfig("lookup", "bf16", 8)
     assert list(llama.ways(None)) == ["plain", "ngram-simple"]
     assert llama.ways(Path("/d.gguf"))["draft-simple"][:4] == ["--spec-type", "draft-simple", "-md", "/d.gguf"]
-    assert openvino.ways([2], ("u8",), head=True)["OpenVINO head of 2, KV u8"] == PeerConfig("draft", "u8", 2)
+    assert openvino.ways([3, 2], ("u8",), draft=True)["OpenVINO draft of 2, KV u8"] == PeerConfig("draft", "u8", 2)
 
 
 def test_an_environment_that_pip_cannot_make_is_a_peer_that_is_missing_and_is_not_taken_for_made(tmp_path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from outrider.engine.library.loading import engine_settings
+from outrider.engine.models import pocket
 from outrider.engine.settings import EngineSettings
 from outrider.engine.store import integrity
 from outrider.engine.target import Target
@@ -279,15 +280,17 @@ def test_a_wrong_input_gets_one_sentence(
 
 
 def test_a_drafter_that_is_none_gets_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for drafter, sentence in ((str(tmp_path), "holds no drafter"), ("nobody", "no 'nobody' among outrider.drafters")):
+    for drafter, sentence in ((str(tmp_path), "config.json"), ("nobody", "no 'nobody' among outrider.drafters")):
         with pytest.raises(SystemExit):
             main(["eval", "--target", "pocket", "--drafter", drafter, "--measured", "1"])
         assert sentence in capsys.readouterr().err
 
 
 def test_any_drafter_can_be_measured(asked: list[prompts.Prompt], tmp_path: Path) -> None:
-    (tmp_path / "head.gguf").write_bytes(b"GGUF")
-    assert measure.alone(SETTINGS, str(tmp_path / "head.gguf")).drafters == ("head",)
+    medusa = str(pocket.directory("medusa"))
+    assert measure.alone(SETTINGS, medusa).options == {"medusa": {"model": medusa, "children": 1}}
+    draft = str(pocket.directory("draft"))
+    assert measure.alone(SETTINGS, draft).options == {"model": {"model": draft}}
     settings: EngineSettings = measure.alone(SETTINGS, "ngram", {"most": 4})
     late = measure.measure(Target.load(SETTINGS), settings, asked[:2], ANSWER, lambda done, whole: None, deadline=0.0)
     assert [each.answers for each in late] == [1]

@@ -17,7 +17,9 @@ Model = Annotated[
     str | None,
     typer.Option(help="The target: a directory, a GGUF file, or org/repository of the Hub; else the shipped one."),
 ]
-Draft = Annotated[str | None, typer.Option(help="The draft model, named like the target; the shipped one if absent.")]
+Draft = Annotated[
+    str | None, typer.Option(help="The draft model or head, named like the target; the shipped one if absent.")
+]
 Url = Annotated[
     str | None,
     typer.Option(help="Address of a running mesh; else the only one of `outrider ps`, or http://127.0.0.1:8080."),

@@ -1,4 +1,4 @@
-"""Decides where the draft model runs, in the verifier or in proposers (decision 34), and shares cores and ports."""
+"""Decides where a draft model or a head runs, in the verifier or in proposers (decision 34); shares cores and ports."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from outrider.engine import store
 from outrider.mesh.config import EffectiveSetting
 from outrider.mesh.errors import ConfigError
 
 SHIPPED = "pocket"
+_MODEL = "model"
+"""The drafter of a draft model; others read heads, whose states need not travel inside the verifier."""
 DRAFTERS_BESIDE_PROPOSERS = "auto,-model"
 """The verifier's local drafters when proposers run the draft model."""
-DRAFTERS_WITH_MODEL = "auto,model"
-"""The verifier's local drafters when it runs a given draft model; ``auto`` alone means none on a GPU."""
 NO_DRAFT_NOTE = "No draft model guesses: name one for this target with --draft."
 SHARED_CORES_NOTE = (
     "The draft model runs inside the verifier: both would share the CPU's cores; --proposers 1 gives it a process "
     "of its own."
 )
-UNUSED_DRAFT_NOTE = "The draft model is not used: --proposers is 0, and verifier.drafters names neither auto nor model."
 
 LAST_PORT = 65535
 
@@ -30,16 +30,18 @@ Ports = dict[str, int]
 
 @dataclass(frozen=True)
 class Placement:
-    """The number of proposers, and the settings of verifiers that follow from it.
+    """The number of proposers, and the settings that follow from it.
 
     Attributes:
         verifier: the verifier's settings of drafters, by key.
         notes: sentences for the user.
+        proposer: the proposer's settings, by key.
     """
 
     proposers: int
     verifier: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    proposer: Mapping[str, str] = field(default_factory=dict)
 
 
 def place(requested: int | None, settings: SettingsByKind) -> Placement:
@@ -51,52 +53,71 @@ def place(requested: int | None, settings: SettingsByKind) -> Placement:
         ConfigError: the settings name two draft models.
     """
     verifier, draft = settings["verifier"], settings["proposer"]["model"].value
-    verifier_draft = verifier["options"].value.get("model", {}).get("model")
     if draft == SHIPPED:
-        return _shipped(requested or 0, verifier, verifier_draft is not None)
+        return _shipped(requested or 0, settings)
+    drafter = _drafter_of(draft)
+    verifier_draft = verifier["options"].value.get(drafter, {}).get("model")
     if verifier_draft not in (None, draft):
         raise ConfigError(
-            f"--draft {draft} and verifier.options.model.model = {verifier_draft} differ: leave one of them out"
+            f"--draft {draft} and verifier.options.{drafter}.model = {verifier_draft} differ: leave one of them out"
         )
     if requested:
-        return _with_proposers(requested, verifier)
-    if requested is None and not verifier_draft:
-        return (
-            _with_proposers(1, verifier, (reason,))
-            if (reason := _proposer_reason(settings))
-            else _inside(settings, (SHARED_CORES_NOTE,))
-        )
-    return _inside(settings) if _allows_draft_model(verifier) else Placement(0, notes=(UNUSED_DRAFT_NOTE,))
+        return _with_proposers(requested, settings, drafter)
+    chosen = requested is not None or verifier_draft is not None
+    if not chosen and (reason := _proposer_reason(settings, drafter)):
+        return _with_proposers(1, settings, drafter, (reason,))
+    if not _allows(verifier, drafter):
+        return Placement(0, notes=(f"--draft is not used: verifier.drafters names neither auto nor {drafter}.",))
+    return _inside(settings, drafter, () if chosen or drafter != _MODEL else (SHARED_CORES_NOTE,))
 
 
-def _shipped(proposers: int, verifier: Mapping[str, EffectiveSetting], has_own_draft: bool) -> Placement:
+def _drafter_of(draft: str) -> str:
+    try:
+        return store.drafter_of(store.locate(draft))
+    except store.ModelError:
+        return _MODEL  # `require_model` says why it is not there
+
+
+def _shipped(proposers: int, settings: SettingsByKind) -> Placement:
+    verifier = settings["verifier"]
     if verifier["model"].value != SHIPPED:
-        return Placement(0, notes=() if has_own_draft else (NO_DRAFT_NOTE,))
-    return Placement(0) if not proposers else _with_proposers(proposers, verifier)
+        has_own = any(isinstance(own, Mapping) and "model" in own for own in verifier["options"].value.values())
+        return Placement(0, notes=() if has_own else (NO_DRAFT_NOTE,))
+    return Placement(0) if not proposers else _with_proposers(proposers, settings, _MODEL)
 
 
-def _with_proposers(proposers: int, verifier: Mapping[str, EffectiveSetting], notes: tuple[str, ...] = ()) -> Placement:
+def _with_proposers(proposers: int, settings: SettingsByKind, drafter: str, notes: tuple[str, ...] = ()) -> Placement:
+    verifier, proposer = settings["verifier"], settings["proposer"]
+    if drafter != _MODEL:
+        own = {"drafter": drafter, "target": verifier["model"].value}
+        unset = {key: value for key, value in own.items() if proposer[key].source == "default"}
+        return Placement(proposers, notes=notes, proposer=unset)
     configured = verifier["drafters"].source != "default" or "model" in verifier["options"].value
     return Placement(proposers, {} if configured else {"drafters": DRAFTERS_BESIDE_PROPOSERS}, notes)
 
 
-def _inside(settings: SettingsByKind, notes: tuple[str, ...] = ()) -> Placement:
-    """The verifier runs the draft model with the proposer's options; the verifier's own options override them."""
+def _inside(settings: SettingsByKind, drafter: str, notes: tuple[str, ...] = ()) -> Placement:
+    """The verifier runs the ``drafter`` with the proposer's options; the verifier's own options override them."""
     verifier, proposer = settings["verifier"], settings["proposer"]
     proposer_options = {**proposer["options"].value, "model": proposer["model"].value}
-    draft_options = {**proposer_options, **verifier["options"].value.get("model", {})}
-    overrides = {f"options.model.{key}": json.dumps(value, ensure_ascii=False) for key, value in draft_options.items()}
-    drafters = {"drafters": DRAFTERS_WITH_MODEL} if verifier["drafters"].source == "default" else {}
+    draft_options = {**proposer_options, **verifier["options"].value.get(drafter, {})}
+    overrides = {
+        f"options.{drafter}.{key}": json.dumps(value, ensure_ascii=False) for key, value in draft_options.items()
+    }
+    # On a GPU, auto alone means no draft model, and it never means Medusa heads.
+    drafters = {"drafters": f"auto,{drafter}"} if verifier["drafters"].source == "default" else {}
     return Placement(0, drafters | overrides, notes)
 
 
-def _proposer_reason(settings: SettingsByKind) -> str:
-    """The reason to run the draft model in a proposer; empty if the verifier runs it."""
+def _proposer_reason(settings: SettingsByKind, drafter: str) -> str:
+    """The reason to run the ``drafter`` in a proposer; empty if the verifier runs it."""
     verifier, proposer = settings["verifier"], settings["proposer"]
     devices = [service["device"].value for service in (verifier, proposer)]
-    if proposer["drafter"].value != "model":
+    if proposer["drafter"].value != _MODEL:
         return f"The proposer runs {proposer['drafter'].value}, as proposer.drafter says."
-    if not _allows_draft_model(verifier):
+    if drafter != _MODEL:
+        return ""
+    if not _allows(verifier, drafter):
         return "The draft model runs in a proposer: verifier.drafters names neither auto nor model."
     if "vocabulary_map" in proposer["options"].value:
         return "The draft model runs in a proposer: its vocabulary differs; --proposers 0 runs it in the verifier."
@@ -106,10 +127,10 @@ def _proposer_reason(settings: SettingsByKind) -> str:
     return ""
 
 
-def _allows_draft_model(verifier: Mapping[str, EffectiveSetting]) -> bool:
+def _allows(verifier: Mapping[str, EffectiveSetting], drafter: str) -> bool:
     drafters = verifier["drafters"]
     named = set(drafters.value)
-    return drafters.source == "default" or (not {"auto", "model"}.isdisjoint(named) and "-model" not in named)
+    return drafters.source == "default" or (not {"auto", drafter}.isdisjoint(named) and f"-{drafter}" not in named)
 
 
 def share_cores(cores: int, verifiers: int, proposers: int, settings: SettingsByKind) -> dict[str, dict[str, int]]:

@@ -95,6 +95,7 @@ def make_plan(options: UpOptions, root: Path = ROOT) -> Plan:
     flags["gateway"] |= {"host": host, "port": str(port), "grpc_port": str(grpc_port)}
     placement = place(options.proposers, settings)
     flags["verifier"] |= placement.verifier
+    flags["proposer"] |= placement.proposer
     counts, notes = {**options.counts, "proposer": placement.proposers}, [*_compiled_code_notes(), *placement.notes]
     for kind in counts:
         require_model(kind, settings[kind])

@@ -54,7 +54,7 @@ class LLM:
     Args:
         model: directory or GGUF file, ``pocket`` for the shipped one, or a name of the Hugging Face Hub:
             ``org/repository[:file][@revision]``.
-        draft: a smaller model with the same vocabulary, named likewise, that guesses what this one will say.
+        draft: a head for this model, or a smaller model with the same vocabulary, named likewise, that guesses.
         drafters: names of drafters that guess; ``auto`` for ``ngram`` and ``suffix``, () for none.
         device: torch device: ``cpu``, ``cuda`` or ``cuda:N``.
         dtype: of the weights: ``auto``, ``float32``, ``bfloat16`` or ``float16``.

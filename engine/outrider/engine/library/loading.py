@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from outrider.engine.errors import SettingsError
+from outrider.engine import store
+from outrider.engine.errors import ModelError, SettingsError
 from outrider.engine.settings import EngineSettings
 from outrider.engine.speculation.trees.tree import MOST_NODES
 
@@ -36,7 +37,7 @@ _DEFAULTS = {each.name: each.default for each in fields(EngineSettings)}
 def engine_settings(
     model: str, draft: str | None, drafters: str | Sequence[str], more: Mapping[str, Any]
 ) -> EngineSettings:
-    """The settings; a ``draft`` model makes ``model`` one of the ``drafters``.
+    """The settings; the drafter that reads ``draft`` is one of the ``drafters``.
 
     Raises:
         TypeError: there is no such setting.
@@ -49,8 +50,16 @@ def engine_settings(
         _check(name, value)
     names, options = [drafters] if isinstance(drafters, str) else list(drafters), dict(more.get("options", {}))
     if draft is not None:
-        names, options = [*names, "model"], options | {"model": {**options.get("model", {}), "model": str(draft)}}
+        name = _drafter(draft)
+        names, options = [*names, name], options | {name: {**options.get(name, {}), "model": draft}}
     return EngineSettings(**{**more, "model": str(model), "drafters": names, "options": options})
+
+
+def _drafter(draft: str) -> str:
+    try:
+        return store.drafter_of(store.locate(draft, "draft"))
+    except ModelError as error:
+        raise SettingsError(f"draft: {error}") from None
 
 
 def _check(name: str, value: Any) -> None:

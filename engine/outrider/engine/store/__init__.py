@@ -5,6 +5,7 @@ In: a model as a setting names it. Out: its directory or GGUF file. Any process 
 
 from outrider.engine.errors import ModelError
 from outrider.engine.models.gguf.header import is_gguf
+from outrider.engine.store.drafters import drafter_of
 from outrider.engine.store.integrity import Integrity, check
 from outrider.engine.store.locate import Shipped, locate, obtain, pin
 from outrider.engine.store.names import POCKET, is_path, served_name
@@ -18,6 +19,7 @@ __all__ = [
     "Watch",
     "at_intervals",
     "check",
+    "drafter_of",
     "is_gguf",
     "is_path",
     "locate",

@@ -55,7 +55,6 @@ def _parser() -> argparse.ArgumentParser:
         "--gguf", type=Path, metavar="FILE", help="the model for llama.cpp, and without --model for Outrider, too"
     )
     parser.add_argument("--draft-gguf", type=Path, metavar="FILE", help="the draft model for llama.cpp")
-    parser.add_argument("--head", type=Path, metavar="DIR", help="an EAGLE-3 head of the model, in place of --draft")
     parser.add_argument("--peers", nargs="+", choices=PEERS, help="only these; a peer that is missing is an error")
     parser.add_argument("--workloads", nargs="+", choices=WORKLOADS)
     parser.add_argument("--concurrency", nargs="+", type=int, help="requests at a time")
@@ -74,17 +73,14 @@ def _parser() -> argparse.ArgumentParser:
 def _faults(options: argparse.Namespace) -> Iterator[str]:
     if not (options.model or options.gguf):
         yield "it needs --model DIR or --gguf FILE, the model to run"
-    for flag, folder in (("--model", options.model), ("--draft", options.draft), ("--head", options.head)):
+    for flag, folder in (("--model", options.model), ("--draft", options.draft)):
         if folder and not (folder / "config.json").is_file():
             yield f"{flag} {folder} is no directory of a Hugging Face model: it holds no config.json"
     for flag, file in (("--gguf", options.gguf), ("--draft-gguf", options.draft_gguf)):
         if file and not file.is_file():
             yield f"{flag} {file} is no file"
-    if options.draft and options.head:
-        yield "a run has --draft or --head, not both"
-    for flag, folder in (("--draft", options.draft), ("--head", options.head)):
-        if folder and not options.model:
-            yield f"{flag} needs --model DIR"
+    if options.draft and not options.model:
+        yield "--draft needs --model DIR"
     if options.draft_gguf and not options.gguf:
         yield "--draft-gguf needs --gguf FILE, the model that it drafts for"
     if "llama" in (options.peers or ()) and not options.gguf:

@@ -21,27 +21,21 @@ def precisions(flags: str) -> tuple[str, str]:
     return "u8", "bf16" if {"avx512_bf16", "amx_bf16"} & set(flags.split()) else "f32"
 
 
-def ways(
-    guesses: Sequence[int], caches: Iterable[str], *, draft: bool = False, head: bool = False, chat: bool = True
-) -> dict[str, PeerConfig]:
+def ways(guesses: Sequence[int], caches: Iterable[str], *, draft: bool = False) -> dict[str, PeerConfig]:
     """Ways of running the peer by mode, with each precision of its KV cache.
 
     Args:
-        guesses: guesses of prompt lookup, or of a head, in a step, each number a way; a draft model uses the lowest.
+        guesses: guesses of prompt lookup in a step, each number a way; drafts have the lowest.
         caches: precisions of the KV cache.
-        draft: whether the peer has a draft model.
-        head: whether the peer has an EAGLE-3 head.
-        chat: whether prompts are chats.
+        draft: whether the peer has a draft model or a head.
     """
     ways = {}
     for kv in caches:
-        ways[mode(OPENVINO, f"plain, KV {kv}")] = PeerConfig("plain", kv, 0, chat)
+        ways[mode(OPENVINO, f"plain, KV {kv}")] = PeerConfig("plain", kv)
         for count in guesses:
-            ways[mode(OPENVINO, f"lookup of {count}, KV {kv}")] = PeerConfig("lookup", kv, count, chat)
-            if head:
-                ways[mode(OPENVINO, f"head of {count}, KV {kv}")] = PeerConfig("draft", kv, count, chat)
+            ways[mode(OPENVINO, f"lookup of {count}, KV {kv}")] = PeerConfig("lookup", kv, count)
         if draft:
-            ways[mode(OPENVINO, f"draft of {min(guesses)}, KV {kv}")] = PeerConfig("draft", kv, min(guesses), chat)
+            ways[mode(OPENVINO, f"draft of {min(guesses)}, KV {kv}")] = PeerConfig("draft", kv, min(guesses))
     return ways
 
 

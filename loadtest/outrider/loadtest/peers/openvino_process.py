@@ -30,13 +30,11 @@ class PeerConfig(msgspec.Struct, frozen=True):
         mode: plain, lookup or draft (a draft model or a head).
         kv: precision of the KV cache: u8 (the peer's default), or bf16 or f32, as the peer computes.
         guesses: tokens guessed in a step.
-        chat: prompts are chats, and the model ends answers; otherwise prompts are completed with ``max_tokens`` tokens.
     """
 
     mode: str
     kv: str = "u8"
     guesses: int = 0
-    chat: bool = True
 
 
 class PeerAnswers(msgspec.Struct, frozen=True):

@@ -1,13 +1,13 @@
 """OpenVINO GenAI as a process that answers lines of JSON; run by path, in its own virtual environment.
 
 The arguments are the directories of the exported target and, optionally, of the draft model or the head. A line of
-standard input is ``{"mode", "kv", "guesses", "streams", "prompts", "max_tokens", "chat"}``: the worker answers all
+standard input is ``{"mode", "kv", "guesses", "streams", "prompts", "max_tokens"}``: the worker answers all
 prompts greedily, ``streams`` at a time, each with at most its own ``max_tokens``. The answer is ``{"seconds", "tokens",
 "prompt_tokens"}``: the tokens of each answer, and the number of each prompt's tokens.
 
-``mode`` is ``plain``, ``lookup`` (prompt lookup) or ``draft``; ``kv`` is the precision of the KV cache. Prompts of a
-``chat`` go through the model's template, and the model ends their answers; other prompts are completed with
-``max_tokens`` tokens. Each mode and precision has a `ContinuousBatchingPipeline`, kept as long as memory suffices.
+``mode`` is ``plain``, ``lookup`` (prompt lookup) or ``draft``; ``kv`` is the precision of the KV cache. Prompts go
+through the model's template, and the model ends answers. Each mode and precision has a `ContinuousBatchingPipeline`,
+kept as long as memory suffices.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ def make(mode: str, kv: str, models: list[str]) -> Any:
 
 
 def config(request: dict[str, Any], engine: Any, max_tokens: int) -> Any:
-    """Greedy generation of at most ``max_tokens`` tokens; in a chat, the model ends its answer."""
+    """Greedy generation of at most ``max_tokens`` tokens; the model ends its answer."""
     generation = engine.get_config()
-    generation.max_new_tokens, generation.ignore_eos, generation.do_sample = max_tokens, not request["chat"], False
+    generation.max_new_tokens, generation.ignore_eos, generation.do_sample = max_tokens, False, False
     if request["mode"] != "plain":
         generation.num_assistant_tokens = request["guesses"]
     if request["mode"] == "lookup":
@@ -70,8 +70,6 @@ def config(request: dict[str, Any], engine: Any, max_tokens: int) -> Any:
 
 def encode(request: dict[str, Any], tokenizer: Any) -> list[Any]:
     """The tokens of each prompt."""
-    if not request["chat"]:
-        return [tokenizer.encode(prompt).input_ids for prompt in request["prompts"]]
     chats = ([{"role": "user", "content": prompt}] for prompt in request["prompts"])
     texts = (tokenizer.apply_chat_template(chat, add_generation_prompt=True) for chat in chats)
     return [tokenizer.encode(text, add_special_tokens=False).input_ids for text in texts]

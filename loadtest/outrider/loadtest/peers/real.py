@@ -55,8 +55,6 @@ def start(options: argparse.Namespace, stack: ExitStack) -> Engines[ChatRequest]
     """
     engines: Engines[ChatRequest] = Engines()
     ours = options if options.model else _same_file(options)
-    if options.head:
-        ours.set = [*ours.set, f"verifier.options.head.model={options.head}"]
     for way in ("off", "control", "on"):
         url = stack.enter_context(modes.running(ours, way)).url
         engines.ways[mode(OUTRIDER, way)] = partial(
@@ -107,14 +105,14 @@ def _llama(options: argparse.Namespace, stack: ExitStack, engines: Engines[ChatR
 def _openvino(options: argparse.Namespace, stack: ExitStack, engines: Engines[ChatRequest]) -> None:
     if not options.model:
         raise PeerMissing("it reads no GGUF file")
-    models = [model for model in (options.model, options.draft, options.head) if model]
+    models = [model for model in (options.model, options.draft) if model]
     peer = stack.enter_context(openvino_process.running(options.cache / "openvino", models))
     engines.versions.extend(openvino_process.versions(options.cache / "openvino"))
     engines.formats.update({model.name: openvino_process.weight_format(model) for model in models})
-    if not (options.draft or options.head):
-        engines.missing.append(f"{OPENVINO} with a draft model: --draft names no directory")
+    if not options.draft:
+        engines.missing.append(f"{OPENVINO} with a draft model or a head: --draft names no directory")
     caches = openvino.precisions(Path("/proc/cpuinfo").read_text())
     if "bf16" not in caches:
         engines.missing.append(f"{OPENVINO} with a KV cache in bf16: on this processor it computes in f32")
-    configs = openvino.ways(options.guesses, caches, draft=bool(options.draft), head=bool(options.head))
+    configs = openvino.ways(options.guesses, caches, draft=bool(options.draft))
     engines.ways.update({name: partial(openvino.run_chats, peer, name, config) for name, config in configs.items()})

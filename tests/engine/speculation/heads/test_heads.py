@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
+from outrider.engine.errors import ModelError
+from outrider.engine.models import pocket
 from outrider.engine.models.llama import LlamaModel
 from outrider.engine.speculation.heads.block import BlockHead
 from outrider.engine.speculation.heads.decoder import Attend, attend_masked
 from outrider.engine.speculation.heads.eagle import EagleHead
 from outrider.engine.speculation.heads.files import load_head, save_head
+from outrider.engine.store import drafter_of
 from outrider.native.decoder import NativeLinear
 from torch import Tensor
 
@@ -109,6 +113,22 @@ def test_a_head_is_read_as_it_was_written(target: LlamaModel, tmp_path: Path, ma
     assert all(torch.equal(again.tensors[name], tensor) for name, tensor in head.tensors.items())
     assert (again.targets is None) == (head.targets is None)
     assert head.targets is None or torch.equal(again.targets, head.targets)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("make", [*EAGLES.values(), *BLOCKS.values()], ids=[*EAGLES, *BLOCKS])
+def test_a_published_head_is_not_taken_for_a_draft_model(tmp_path: Path, make: Make) -> None:
+    assert drafter_of(make().save(tmp_path)) == "head"
+
+
+def test_draft_models_and_medusa_heads_have_drafters_of_their_own(tmp_path: Path) -> None:
+    drafters = [drafter_of(pocket.directory(each)) for each in ("target", "draft", "medusa")]
+    assert drafters == ["model", "model", "medusa"]
+    with pytest.raises(ModelError, match=r"config\.json"):
+        drafter_of(tmp_path)
+    for config, known in (("[]", False), ("{", False), ('{"architectures": 7}', True), ("{}", True)):
+        (tmp_path / "config.json").write_text(config)
+        with nullcontext() if known else pytest.raises(ModelError, match=r"config\.json"):
+            assert drafter_of(tmp_path) == "model"
 
 
 def loss_of(head: EagleHead | BlockHead, ids: Tensor, states: Tensor) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,11 +11,11 @@ from typing import Any
 
 from outrider.engine import LLM, SamplingParams
 from outrider.engine.library.results import Result
-from outrider.engine.models.gguf.header import is_gguf
 from outrider.engine.scheduling.cost_curve import CostCurve
 from outrider.engine.settings import EngineSettings
 from outrider.engine.speculation import Drafter, DraftTree
 from outrider.engine.speculation.policy.plugins import make_drafters
+from outrider.engine.store import drafter_of
 from outrider.engine.target import Target
 from outrider.training.drafters.answers import ask, with_drafter
 from outrider.training.drafters.errors import TrainingError
@@ -177,25 +176,15 @@ def held_out(prompts: Iterable[Prompt], each: int) -> list[Prompt]:
 
 
 def alone(settings: EngineSettings, drafter: str, options: Mapping[str, Any] | None = None) -> EngineSettings:
-    """The settings with one drafter: the name of an installed one, or a directory or file of heads, which guess chains.
+    """The settings with one drafter: the name of an installed one, or the directory or file of its model.
 
-    ``options`` are those of the drafter; ``children`` of heads is 1 without them.
+    ``options`` are those of the drafter. Heads guess chains unless ``children`` says otherwise.
     """
+    name, more = drafter, dict[str, Any]()
     if "/" in drafter or Path(drafter).exists():
-        name, more = _reader(Path(drafter)), {"model": drafter, "children": 1}
-    else:
-        name, more = drafter, {}
+        name = drafter_of(Path(drafter))
+        more = {"model": drafter} | ({} if name == "model" else {"children": 1})
     return replace(settings, drafters=(name,), options={name: more | dict(options or {})})
-
-
-def _reader(directory: Path) -> str:
-    if is_gguf(directory):
-        return "head"
-    try:
-        config = json.loads((directory / "config.json").read_text())
-    except (OSError, ValueError) as error:
-        raise TrainingError(f"{directory} holds no drafter: its config.json cannot be read ({error})") from None
-    return "medusa" if "medusa_num_heads" in config else "head"
 
 
 def table(figures: Sequence[Figures], cost: CostCurve) -> str:
