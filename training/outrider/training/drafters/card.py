@@ -17,7 +17,8 @@ tags: [speculative-decoding, {kind}]
 
 # {name} for {target}
 
-`outrider drafter train` made it. The target decides every token, so that this head changes the speed of answers only.
+`outrider drafter train` made it; `outrider up --model {target} --draft DIRECTORY` uses it. The target decides every
+token, so that this head changes the speed of answers only.
 
 | | |
 |---|---|
