@@ -14,6 +14,7 @@ from gguf import GGMLQuantizationType, GGUFWriter
 from outrider.engine.errors import ModelError
 from outrider.engine.models.config import ModelConfig
 from outrider.engine.speculation.heads.files import load_head
+from outrider.engine.store import drafter_of
 from torch import Tensor
 
 from tests.engine.models.gguf.files import add_tensor, add_words, write_file
@@ -127,6 +128,7 @@ def test_a_file_holds_what_the_directory_holds(target: ModelConfig, tmp_path: Pa
     published = make()
     there, layout = load_head(published.save(tmp_path / "directory"), target)
     here, same = load_head(convert(tmp_path / "head.gguf", published), target)
+    assert drafter_of(tmp_path / "head.gguf") == "head"
     assert same.kind == layout.kind == kind
     assert same.shape.norm_eps == pytest.approx(layout.shape.norm_eps)
     assert replace(same.shape, norm_eps=layout.shape.norm_eps) == layout.shape
