@@ -30,8 +30,8 @@ NOTHING = -1
 _MEASURED_ROWS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 _TREE = 64
 _BETWEEN = {24: 16, 48: 32}
-"""Numbers of rows that are measured only where the number before is quick: slow steps are limited by their products,
-and their time grows evenly with rows."""
+"""Numbers of rows that are measured only where the number before is quick: slow steps are limited by their
+multiplications, and their time grows evenly with rows."""
 
 
 Rolls = tuple[Sampling, list[int]]
@@ -211,19 +211,20 @@ class Runner:
         self.model.wipe(self.pool, pages)
 
     @torch.inference_mode()
-    def measure(self, context: int, limit: int, rounds: int = 7, each_s: float = 0.1) -> CostCurve:
+    def measure(self, context: int, limit: int, rounds: int = 7, each_s: float = 0.3) -> CostCurve:
         """Measures seconds of a step by rows, over trees of up to 64 behind ``context`` tokens; also warms up.
 
         Takes the least of several rounds, to leave out other work on the machine. A number of rows up to ``limit`` is
         in every one of the ``rounds`` until its steps have taken ``each_s`` seconds, so that long steps, which other
-        work changes less, run once. Steps that are not compiled run at least twice: their first one prepares others.
+        work changes less, run once or twice. Steps that are not compiled run at least twice: their first one prepares
+        others.
         """
         least = 2 if self.model.compiled is None else 1
         times: dict[int, list[float]] = {rows: [] for rows in _MEASURED_ROWS if rows <= limit}
         for _ in range(rounds):
             for rows, own in times.items():
                 is_due = len(own) < least or sum(own) < each_s
-                if is_due and (rows not in _BETWEEN or min(times[_BETWEEN[rows]]) < each_s):
+                if is_due and (rows not in _BETWEEN or min(times[_BETWEEN[rows]]) < each_s / 3):
                     own.append(self._time(rows, context))
         return CostCurve.through([(rows, min(own)) for rows, own in times.items() if own])
 
