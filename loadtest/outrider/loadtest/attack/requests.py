@@ -39,7 +39,7 @@ async def post(mesh: Mesh, data: bytes, log: AttackLog) -> int:
         log.answer(type(error).__name__)
         log.problem(f"no answer: {type(error).__name__}")
         return 0
-    log.answer(answer.status_code)
+    log.answer(answer.status_code if answer.status_code < 500 else f"{answer.status_code} {answer.text[:200]}")
     return answer.status_code
 
 
