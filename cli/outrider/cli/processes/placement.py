@@ -12,7 +12,7 @@ from outrider.mesh.errors import ConfigError
 
 SHIPPED = "pocket"
 _MODEL = "model"
-"""The drafter of a draft model; others read heads, whose states need not travel inside the verifier."""
+"""The drafter that reads draft models; `head` and `medusa` read heads."""
 DRAFTERS_BESIDE_PROPOSERS = "auto,-model"
 """The verifier's local drafters when proposers run the draft model."""
 NO_DRAFT_NOTE = "No draft model guesses: name one for this target with --draft."
@@ -104,7 +104,7 @@ def _inside(settings: SettingsByKind, drafter: str, notes: tuple[str, ...] = ())
     overrides = {
         f"options.{drafter}.{key}": json.dumps(value, ensure_ascii=False) for key, value in draft_options.items()
     }
-    # On a GPU, auto alone means no draft model, and it never means Medusa heads.
+    # auto alone leaves out draft models on a GPU, and Medusa heads everywhere.
     drafters = {"drafters": f"auto,{drafter}"} if verifier["drafters"].source == "default" else {}
     return Placement(0, drafters | overrides, notes)
 

@@ -30,8 +30,8 @@ NOTHING = -1
 _MEASURED_ROWS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 _TREE = 64
 _BETWEEN = {24: 16, 48: 32}
-"""Numbers of rows that are measured only where the number before is quick: slow steps are limited by their
-multiplications, and their time grows evenly with rows."""
+"""Numbers of rows that are measured only where a step of the number before takes less than a third of ``each_s``: slow
+steps are limited by their multiplications, and their time grows evenly with rows."""
 
 
 Rolls = tuple[Sampling, list[int]]
