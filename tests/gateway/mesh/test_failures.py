@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import httpx
@@ -127,9 +127,18 @@ async def test_streams_complete_while_the_broker_is_frozen(mesh: Stack, expected
     mesh.broker.thaw()
 
 
-async def test_frames_that_come_too_early_or_again_change_nothing(mesh: Stack, expected: list[Streamed]) -> None:
-    bus, stream = Bus(), Streamed(mesh.url, prompt="def f0(", seed=0, max_tokens=LENGTH)
+@pytest.fixture
+async def bus(mesh: Stack) -> AsyncIterator[Bus]:
+    bus = Bus()
     await bus.connect(mesh.broker.url, "test", wait_s=10)
+    yield bus
+    await bus.close()
+
+
+async def test_frames_that_come_too_early_or_again_change_nothing(
+    mesh: Stack, expected: list[Streamed], bus: Bus
+) -> None:
+    stream = Streamed(mesh.url, prompt="def f0(", seed=0, max_tokens=LENGTH)
     seen: dict[str, tuple[str, int]] = {}
 
     def note(message: Message) -> None:
@@ -140,13 +149,12 @@ async def test_frames_that_come_too_early_or_again_change_nothing(mesh: Stack, e
     async with asyncio.TaskGroup() as group:
         group.create_task(stream.run())
         for heard in range(1, 200, 20):
-            await eventually(lambda least=heard: len(stream.tokens) >= least)
+            await eventually(lambda least=heard: len(stream.tokens) >= least and stream.id in seen)
             for first in (LENGTH, 0):
                 frame = Frame(stream.id, first, [7], ["?"], [""])
                 subject, tag = seen[stream.id]
                 (batch,) = encode_tagged([(tag, encode_frame(frame))])
                 bus.publish(subject, batch)
-    await bus.close()
     assert stream.tokens == expected[0].tokens
     assert stream.finish == "length"
 

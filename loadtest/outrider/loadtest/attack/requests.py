@@ -17,6 +17,8 @@ from outrider.loadtest.attack.verdict import AttackLog
 
 COMPLETIONS = "/v1/completions"
 _ANSWER_S = 60.0
+_TRIES = 3
+"""Times that a client asks a mesh that says when to come back, as the OpenAI SDK does by default."""
 
 
 def body(**parameters: Any) -> bytes:
@@ -30,7 +32,20 @@ def authorization(mesh: Mesh) -> dict[str, str]:
 
 
 async def post(mesh: Mesh, data: bytes, log: AttackLog) -> int:
-    """Posts a completion as the attacker; returns the status, or 0 without an answer, which is a problem."""
+    """Posts a completion as the attacker; returns the status, or 0 without an answer, which is a problem.
+
+    A 503 that says when to come back is an answer of a busy mesh: the attacker comes back, as a client does.
+    """
+    for left in reversed(range(_TRIES)):
+        status, retry_s = await _post(mesh, data, log)
+        if status != 503 or retry_s is None or not left:
+            break
+        await asyncio.sleep(retry_s)
+    return status
+
+
+async def _post(mesh: Mesh, data: bytes, log: AttackLog) -> tuple[int, float | None]:
+    """The status, and the seconds after which to come back if the answer says so."""
     sent = {"content-type": "application/json", **authorization(mesh)}
     try:
         async with httpx.AsyncClient(timeout=_ANSWER_S, trust_env=False) as http:
@@ -38,9 +53,10 @@ async def post(mesh: Mesh, data: bytes, log: AttackLog) -> int:
     except httpx.TransportError as error:
         log.answer(type(error).__name__)
         log.problem(f"no answer: {type(error).__name__}")
-        return 0
+        return 0, None
     log.answer(answer.status_code if answer.status_code < 500 else f"{answer.status_code} {answer.text[:200]}")
-    return answer.status_code
+    retry_s = answer.headers.get("retry-after")
+    return answer.status_code, None if retry_s is None else float(retry_s)
 
 
 async def expect_survival(mesh: Mesh, bodies: Iterable[bytes], log: AttackLog, what: str) -> None:
