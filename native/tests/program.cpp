@@ -186,13 +186,13 @@ Status draft(Bench& bench, int64_t count) {
   Status status = outrider_drafts_new(decoder, &bench.model.get(), &bench.pool.get(), &shape, &drafts);
   if (status == OUTRIDER_OK) {
     outrider_trees to{trees.data(), tokens.data(), parents.data(), confidences.data(), 0};
-    int32_t rows = 0;
+    outrider_draft_plan plan{};
     const auto opened = [&](int64_t number, float temperature) {
       const outrider_draft_opening opening{number, 3, {temperature, 0.9f, 0.01f, 20}, prompt.data(), 4, 16};
       return outrider_drafts_open(drafts, &opening);
     };
     const auto grow = [&] {
-      const Status planned = outrider_drafts_plan(drafts, &rows);
+      const Status planned = outrider_drafts_plan(drafts, 0.0f, &plan);
       return planned == OUTRIDER_OK ? outrider_drafts_run(drafts) : planned;
     };
     const auto write = [&] { return outrider_drafts_write(drafts, 16, &to); };

@@ -73,7 +73,7 @@ class NativeDrafts:
         self._plan, self._write = brief("outrider_drafts_plan"), brief("outrider_drafts_write")
         self._run_briefly, self._run_long = brief("outrider_drafts_run"), functions.outrider_drafts_run
         self._open: set[int] = set()
-        self._planned, self._buffer = ffi.new("int32_t *"), TreeBuffer()
+        self._planned, self._buffer = ffi.new("outrider_draft_plan *"), TreeBuffer()
         self._planned_at = pointer_value(self._planned)
 
     def open(self, number: int, tokens: Sequence[int], most: int, drawing: Drawing) -> None:
@@ -123,20 +123,18 @@ class NativeDrafts:
         """Whether a session has decided tokens that the model has not read."""
         return bool(self._reading(self._handle))
 
-    def grow(self, rounds: int) -> None:
-        """Runs the model up to ``rounds`` times, as long as tokens or nodes wait for a run."""
-        for _ in range(rounds):
-            checked(self._plan(self._handle, self._planned_at))
-            if not (rows := self._planned[0]):
-                break
-            self._run(rows)
+    def grow(self, least: float = 0.0) -> int:
+        """Runs the model once over tokens and nodes that wait for a run; returns the number of their sessions.
 
-    def _run(self, rows: int) -> None:
-        """Runs the model as planned, over ``rows``. Other threads run meanwhile, unless there is little to do."""
-        if rows * self._weights <= _BRIEF:
-            checked(self._run_briefly(self._handle))
-        else:
+        Nodes less likely than ``least`` wait on. Other threads run meanwhile, unless there is little to do.
+        """
+        checked(self._plan(self._handle, least, self._planned_at))
+        if (rows := self._planned.rows) * self._weights > _BRIEF:
             checked(self._run_long(self._long))
+        elif rows:
+            checked(self._run_briefly(self._handle))
+        sequences: int = self._planned.sequences
+        return sequences
 
     def trees(self, most: int) -> list[NativeTree]:
         """The trees that are better than at the last call, of up to ``most`` nodes."""

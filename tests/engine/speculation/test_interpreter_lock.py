@@ -60,7 +60,8 @@ def drafts() -> NativeDrafts:
 def counted(drafts: NativeDrafts, counter: Counter, rounds: int = 1) -> int:
     """Number of times that the thread held the lock while trees were drafted."""
     before = counter.count
-    drafts.grow(rounds)
+    for _ in range(rounds):
+        drafts.grow()
     drafts.trees(8)
     return counter.count - before
 
@@ -82,7 +83,7 @@ def test_reading_a_prompt_releases_the_interpreter_s_lock_and_growing_a_tree_doe
 def test_drafts_of_many_sequences_release_the_interpreter_s_lock(drafts: NativeDrafts, counter: Counter) -> None:
     for number in range(16):
         drafts.open(number, [number + 3] * 40, 8, GREEDY)
-    drafts.grow(1)
+    drafts.grow()
     beside = []
     for length in range(40, 90):
         for number in range(16):

@@ -173,8 +173,8 @@ int32_t outrider_drafts_free_pages(const outrider_drafts* drafts) noexcept { ret
 
 int32_t outrider_drafts_reading(const outrider_drafts* drafts) noexcept { return drafts->reading(); }
 
-outrider_status outrider_drafts_plan(outrider_drafts* drafts, int32_t* rows) noexcept {
-  return guarded_change(*drafts, [&] { *rows = drafts->plan(); });
+outrider_status outrider_drafts_plan(outrider_drafts* drafts, float least, outrider_draft_plan* plan) noexcept {
+  return guarded_change(*drafts, [&] { *plan = drafts->plan(least); });
 }
 
 outrider_status outrider_drafts_run(outrider_drafts* drafts) noexcept {

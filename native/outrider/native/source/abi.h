@@ -22,6 +22,7 @@ using Step = outrider_step;
 using Status = outrider_status;
 using Trees = outrider_trees;
 using Shaping = outrider_shaping;
+using DraftPlan = outrider_draft_plan;
 using DraftShape = outrider_draft_shape;
 using DraftOpening = outrider_draft_opening;
 using SuffixShape = outrider_suffix_shape;

@@ -75,8 +75,8 @@ class Drafts {
                        [&](const auto& each) { return can_draft(each.second) && each.second.pending(); });
   }
 
-  // Plans the next run; returns its rows.
-  int32_t plan() {
+  // Plans the next run, in which no node less likely than `least` grows.
+  DraftPlan plan(float least) {
     works_.clear();
     int64_t live = 0, prefill = shape_.prefill_rows, left = shape_.rows;
     for (auto& each : sessions_) live += can_draft(each.second);
@@ -87,13 +87,13 @@ class Drafts {
       if (s.pending()) {
         chunk(s, prefill);
       } else {
-        growth(s, std::min(most, left));
+        growth(s, std::min(most, left), std::max(least, shape_.least_value));
         left -= works_.empty() || works_.back().session != &s ? 0 : works_.back().rows;
       }
     }
-    int32_t rows = 0;
-    for (const Work& work : works_) rows += (int32_t)work.rows;
-    return rows;
+    DraftPlan made{0, (int32_t)works_.size()};
+    for (const Work& work : works_) made.rows += (int32_t)work.rows;
+    return made;
   }
 
   // Runs the model as it was planned.
@@ -167,9 +167,9 @@ class Drafts {
   }
 
   // Adds the nodes to grow to the run. A node's value bounds the sum of its children's.
-  void growth(Session& s, int64_t most) {
+  void growth(Session& s, int64_t most, float least) {
     most = std::min(most, shape_.ahead - (int64_t)s.tree.grown.size());
-    auto nodes = s.tree.frontier(most, shape_.least_value, shape_.context_length - (int64_t)s.tokens.size());
+    auto nodes = s.tree.frontier(most, least, shape_.context_length - (int64_t)s.tokens.size());
     nodes.resize(s.tree.worth_growing(nodes, shape_.row_cost));
     if (nodes.empty() || !room(s, s.cached + (int64_t)(s.tree.grown.size() + nodes.size()))) return;
     int64_t rows = (int64_t)nodes.size();

@@ -296,8 +296,12 @@ void outrider_drafts_close(outrider_drafts* drafts, int64_t number) OUTRIDER_NOE
 int32_t outrider_drafts_free_pages(const outrider_drafts* drafts) OUTRIDER_NOEXCEPT;
 /* Whether a session has decided tokens that the model has not read. */
 int32_t outrider_drafts_reading(const outrider_drafts* drafts) OUTRIDER_NOEXCEPT;
-/* Plans the next run; replaces a plan that was not run. `rows` are 0 where there is nothing to do. */
-outrider_status outrider_drafts_plan(outrider_drafts* drafts, int32_t* rows) OUTRIDER_NOEXCEPT;
+typedef struct outrider_draft_plan {
+  int32_t rows; /* 0 where there is nothing to do */
+  int32_t sequences;
+} outrider_draft_plan;
+/* Plans the next run; replaces a plan that was not run. No node less likely than `least` grows. */
+outrider_status outrider_drafts_plan(outrider_drafts* drafts, float least, outrider_draft_plan* plan) OUTRIDER_NOEXCEPT;
 /* Runs the model as last planned. */
 outrider_status outrider_drafts_run(outrider_drafts* drafts) OUTRIDER_NOEXCEPT;
 /* Writes the trees that have improved, each of at most `most` nodes. There must be room for one of each session. */

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import accumulate, pairwise
+from operator import mul
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from outrider.engine.sampling import Sampling
 from outrider.engine.speculation import DrafterContext, DrafterError, DraftTree, Opening
 from outrider.engine.speculation.drafters.model_drafter import ModelDrafter
 from outrider.engine.speculation.trees.guess_tree import GuessTree
+from outrider.engine.speculation.trees.price import StepCosts
 from outrider.engine.speculation.trees.shape import TreeShape
 from outrider.engine.text import Tokenizer
 from outrider.kernels.batch import RaggedBatch, SequenceRows
@@ -257,6 +259,35 @@ def test_a_sequence_beyond_the_drafts_context_is_left_alone(directory: Path) -> 
     assert made.draft() == []
     made.open(2, Opening([1] * 254, GREEDY, 31))
     assert max(len(best_path(tree)) for tree in settle(made).values()) <= 3
+
+
+def compiled_chains(saved: Path, rounds: int) -> ModelDrafter:
+    with kernels("native"):
+        made = drafter(saved, children=1, rounds=rounds, least_value=0.0)
+    made.open(1, Opening([1, 2, 3], GREEDY, 31))
+    return made
+
+
+@pytest.mark.parametrize("row_s", [0.0, 0.02, 0.1, 1.0])
+def test_compiled_trees_grow_no_deeper_than_guesses_pay(saved: Path, row_s: float) -> None:
+    made = compiled_chains(saved, rounds=3)
+    made.price(StepCosts(1, lambda guesses: 1.0 + row_s * max(guesses - 1, 0)))
+    [(_, tree)] = made.draft()
+    values = list(accumulate(tree.confidences, mul))
+    assert all(value >= row_s for value in values[:-1])
+    assert len(tree.tokens) == 3 or values[-1] < row_s
+    assert len(tree.tokens) == {0.0: 3, 1.0: 1}.get(row_s, len(tree.tokens))
+
+
+def test_a_round_that_takes_as_long_as_a_token_is_run_seldom(saved: Path) -> None:
+    made, lengths = compiled_chains(saved, rounds=2), []
+    for length in range(3, 43):
+        made.price(StepCosts(1, lambda guesses: 1e-6))
+        [(_, tree)] = made.draft()
+        lengths.append(len(tree.tokens))
+        made.commit(1, length, [(tree.tokens[0] + 1) % VOCABULARY])
+    assert lengths[0] == 2
+    assert lengths.count(2) < 5
 
 
 def test_a_gap_in_decided_tokens_ends_the_session(directory: Path) -> None:

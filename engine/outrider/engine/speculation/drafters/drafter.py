@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import torch
 from outrider.engine.models.config import ModelConfig
 from outrider.engine.sampling import Sampling
+from outrider.engine.speculation.trees.price import StepCosts
 from outrider.engine.speculation.trees.tree import DraftTree
 from outrider.engine.store import Shipped
 from outrider.kernels.linear import Linear
@@ -124,28 +125,6 @@ class DrafterContext:
         if self.target is None:
             raise DrafterError(f"the {name} drafter needs the target itself: it runs in the verifier only")
         return self.target
-
-
-@dataclass(frozen=True, slots=True)
-class StepCosts:
-    """What guesses cost in a step.
-
-    Attributes:
-        sequences: number of sequences that decode in it.
-        seconds: of the step by its number of guesses.
-    """
-
-    sequences: int
-    seconds: Callable[[int], float]
-
-    @property
-    def token_s(self) -> float:
-        """Seconds that a right guess saves."""
-        return self.seconds(0) / self.sequences
-
-    def least_value(self, guesses: int, wait_s: float) -> float:
-        """Probability above which the last of ``guesses`` saves more than its row and ``wait_s`` of drafting take."""
-        return (self.seconds(guesses) - self.seconds(guesses - 1) + wait_s) / self.token_s
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from outrider.engine.models.draft import load_draft
@@ -12,6 +13,7 @@ from outrider.engine.speculation.drafters.drafter import Drafter, DrafterContext
 from outrider.engine.speculation.drafters.eager_trees import EagerTrees
 from outrider.engine.speculation.drafters.vocabulary import VocabularyMap
 from outrider.engine.speculation.drafters.weights import quantization_of
+from outrider.engine.speculation.trees.price import RoundPrice, StepCosts
 from outrider.engine.speculation.trees.shape import TreeShape
 from outrider.engine.speculation.trees.tree import DraftTree
 from outrider.engine.text import Tokenizer
@@ -47,7 +49,7 @@ class ModelDrafter(Drafter):
         draft_vocabulary = self._model.config.vocab_size
         self._map = None if table is None else VocabularyMap.load(table, draft_vocabulary, context.vocabulary_size)
         self._opened: dict[int, Opening] = {}
-        self._native = self._native_drafts()
+        self._native, self._price = self._native_drafts(), RoundPrice()
 
     def _native_drafts(self) -> NativeDrafts | None:
         decoder, shape = self._model.compiled, self._shape
@@ -97,6 +99,10 @@ class ModelDrafter(Drafter):
         if "_eager" in self.__dict__:
             self._eager.close(session)
 
+    def price(self, costs: StepCosts) -> None:
+        """Grows compiled trees no further than guesses pay."""
+        self._price.costs = costs
+
     @property
     def free_pages(self) -> int:
         """Pages that no session holds."""
@@ -116,10 +122,20 @@ class ModelDrafter(Drafter):
         most = max(self._shape.least_sent, self._shape.sent // len(self._opened))
         trees: list[tuple[int, DraftTree]] = []
         if self._native is not None:
-            self._native.grow(self._shape.rounds)
+            self._grow(self._native)
             for number, length, tokens, parents, confidences in self._native.trees(most):
                 trees.append((number, DraftTree(length, tokens, parents, confidences, self.name)))
         return trees + (self._eager.draft(most) if "_eager" in self.__dict__ else [])
+
+    def _grow(self, drafts: NativeDrafts) -> None:
+        """Reads decided tokens in a first run, and grows nodes in the others."""
+        if not drafts.grow(self._price.least_value(1)):
+            return
+        for depth in range(2, self._shape.rounds + 1):
+            began = perf_counter()
+            if not (sessions := drafts.grow(self._price.least_value(depth))):
+                return self._price.skip()
+            self._price.learn((perf_counter() - began) / sessions)
 
 
 def _proposer_defaults(device: str) -> dict[str, Any]:

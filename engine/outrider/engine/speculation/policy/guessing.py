@@ -13,7 +13,6 @@ from outrider.engine.scheduling.plan import Plan
 from outrider.engine.scheduling.scheduler import Scheduler
 from outrider.engine.speculation import Acceptance, Drafter, DraftTree, MergedTree, Opening, Traits
 from outrider.engine.speculation.acceptance.accept import AcceptedPath
-from outrider.engine.speculation.drafters.drafter import StepCosts
 from outrider.engine.speculation.drafters.states import States
 from outrider.engine.speculation.policy.accounting import Accounting
 from outrider.engine.speculation.policy.assignment import Assignment
@@ -24,6 +23,7 @@ from outrider.engine.speculation.policy.local_drafter import LocalDrafter
 from outrider.engine.speculation.policy.probation import Group
 from outrider.engine.speculation.policy.remote_drafters import RemoteDrafters
 from outrider.engine.speculation.policy.sequence_choice import StepForecast
+from outrider.engine.speculation.trees.price import StepCosts
 from outrider.engine.speculation.trees.tree import MOST_NODES
 from outrider.engine.telemetry import NoTelemetry, Telemetry
 

@@ -7,9 +7,10 @@ from collections.abc import Sequence as Seq
 
 from outrider.engine.requests.sequence import Sequence
 from outrider.engine.speculation import Drafter, DraftTree, Opening
-from outrider.engine.speculation.drafters.drafter import StepCosts, plugin_name
+from outrider.engine.speculation.drafters.drafter import plugin_name
 from outrider.engine.speculation.drafters.states import States
 from outrider.engine.speculation.policy.sequence_choice import READING, SequenceChoice
+from outrider.engine.speculation.trees.price import StepCosts
 
 OWN = "local:"
 """Prefix of the sources of local drafters' trees."""

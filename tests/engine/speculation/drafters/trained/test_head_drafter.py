@@ -11,9 +11,10 @@ import torch
 from outrider.engine.models.llama import LlamaModel
 from outrider.engine.sampling import Sampling
 from outrider.engine.speculation import DrafterContext, DraftTree, Opening
-from outrider.engine.speculation.drafters.drafter import StepCosts, make_drafter
+from outrider.engine.speculation.drafters.drafter import make_drafter
 from outrider.engine.speculation.drafters.trained.eagle_trees import CompiledEagleTrees
 from outrider.engine.speculation.drafters.trained.head_drafter import HeadDrafter
+from outrider.engine.speculation.trees.price import StepCosts
 from outrider.kernels.philox import log_exponentials
 from outrider.kernels.race_sample import Truncation, race_sample
 from torch import Tensor

@@ -19,7 +19,6 @@ from outrider.engine.speculation.drafters.drafter import (
     DrafterContext,
     DrafterError,
     Opening,
-    StepCosts,
     Target,
     Traits,
 )
@@ -35,6 +34,7 @@ from outrider.engine.speculation.heads.compiled import CompiledEagle, is_compile
 from outrider.engine.speculation.heads.decoder import Rows
 from outrider.engine.speculation.heads.eagle import EagleHead
 from outrider.engine.speculation.heads.files import load_head
+from outrider.engine.speculation.trees.price import StepCosts
 from outrider.engine.speculation.trees.tree import DraftTree
 from outrider.kernels.linear import pack
 from torch import Tensor
@@ -156,7 +156,7 @@ class HeadDrafter(Drafter):
 
     def price(self, costs: StepCosts) -> None:
         """Grows trees no further than guesses pay."""
-        self.trees.costs = costs
+        self.trees.price.costs = costs
 
     def close(self, session: int) -> None:
         """Forgets the sequence."""

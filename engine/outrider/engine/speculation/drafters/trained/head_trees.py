@@ -7,15 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
-from outrider.engine.speculation.drafters.drafter import StepCosts
 from outrider.engine.speculation.drafters.trained.session import Session
+from outrider.engine.speculation.trees.price import RoundPrice
 from outrider.engine.speculation.trees.ranking import Guesses, Rows, rank
 from torch import Tensor
 
 Part = tuple[Session, list[int]]
 """Nodes of a session's tree that grow; -1 is the newest token."""
-# The usual seconds of a round are a mean of 16; they fall while none pays, so that one is tried again.
-_LEARN, _FADE = 1 / 16, 1 - 1 / 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +47,11 @@ class HeadTrees(ABC):
         context_length: longest sequence to guess for, in tokens.
 
     Attributes:
-        costs: what guesses cost in the step; None if nothing is known.
+        price: what a round has to bring.
     """
 
     def __init__(self, growth: Growth, depth: int, targets: Tensor | None, context_length: int) -> None:
-        self.costs: StepCosts | None = None
-        self._round_s = 0.0
+        self.price = RoundPrice()
         self._growth, self._depth, self._targets, self._context_length = growth, depth, targets, context_length
 
     @abstractmethod
@@ -83,33 +80,20 @@ class HeadTrees(ABC):
         for _ in range(min(self._growth.rounds, self._depth) - 1):
             parts = [part for session in sessions if (part := self._frontier(session))[1]]
             if not parts:
-                self._round_s *= _FADE
-                return
+                return self.price.skip()
             began = perf_counter()
             self.expand(parts)
-            self._time_round((perf_counter() - began) / len(parts))
-
-    def _time_round(self, seconds: float) -> None:
-        """Learns a session's share of a round; one that takes longer than a plain step was held up by others."""
-        if self.costs is not None:
-            self._round_s += (min(seconds, self.costs.token_s) - self._round_s) * (_LEARN if self._round_s else 1.0)
+            self.price.learn((perf_counter() - began) / len(parts))
 
     def _frontier(self, session: Session) -> Part:
         growth, tree = self._growth, session.tree
         depth = min(growth.rounds, self._depth, self._context_length - len(session.tokens))
         nodes = tree.frontier(growth.rows, growth.least_value, depth)
-        nodes = [node for node in nodes if tree.nodes[node].value >= self._least_value(tree.nodes[node].depth + 1)]
+        nodes = [node for node in nodes if tree.nodes[node].value >= self.price.least_value(tree.nodes[node].depth + 1)]
         nodes = nodes[: tree.worth_growing(nodes, growth.row_cost)]
         for node in nodes:
             tree.grow(node)
         return session, nodes
-
-    def _least_value(self, depth: int) -> float:
-        """Probability of a node from which on children at ``depth`` may pay for their rows and for a round.
-
-        Children are no likelier than the node, and a guess at ``depth`` is bought beside those above it.
-        """
-        return 0.0 if self.costs is None else self.costs.least_value(depth, self._round_s)
 
     def rank(self, parts: Sequence[tuple[Session, Sequence[int]]], scores: Tensor) -> list[list[Guesses]]:
         """The best children of sessions' rows behind nodes of those depths; see `ranking.rank`."""
