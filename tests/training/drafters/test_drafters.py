@@ -14,10 +14,13 @@ from outrider.engine.models import pocket
 from outrider.engine.settings import EngineSettings
 from outrider.engine.store import integrity
 from outrider.engine.target import Target
+from outrider.engine.text import Tokenizer
 from outrider.training.drafters import measure, prompts
 from outrider.training.drafters.__main__ import main
 from outrider.training.drafters.answers import Asking, record, recorded_layers
+from outrider.training.drafters.draft_learner import DraftLearner, check_draft
 from outrider.training.drafters.eagle_start import Moments
+from outrider.training.drafters.errors import TrainingError
 from outrider.training.drafters.fit import Plan, Trainer
 from outrider.training.drafters.learners import Learner, Read, Size, Told
 from outrider.training.drafters.losses import Weights
@@ -210,6 +213,40 @@ def test_a_head_guesses_in_the_engine_what_it_learnt_by_heart(
     assert greedy.length == pytest.approx(after.length, rel=0.15)
 
 
+def test_a_draft_model_guesses_in_the_engine_what_it_learnt_by_heart(
+    recorded: tuple[Target, Shelf], asked: list[prompts.Prompt], tmp_path: Path
+) -> None:
+    target, shelf = recorded
+    vocabulary = target.runner.model.config.vocab_size
+    teacher = Teacher(target.runner.model, torch.arange(vocabulary), 0)
+    learner = DraftLearner(pocket.directory("draft"), teacher, 5)
+    learnt = [entry for entry in shelf.entries if not entry.held_out]
+    trainer = Trainer(learner, shelf, learnt, FAST, tmp_path / "training", torch.device("cpu"))
+    before = trainer.quality(learnt)
+    trainer.run(lambda *said: None)
+    after = trainer.quality(learnt)
+    assert after.length > before.length + 0.5
+    learner.write(tmp_path / "draft")
+    wanted = [prompt for prompt in asked if not prompt.held_out]
+    lengths = []
+    for model in (pocket.directory("draft"), tmp_path / "draft"):
+        again = Target.over(target.runner.model, target.tokenizer, target.directory, SETTINGS)
+        settings = measure.alone(SETTINGS, str(model), {"children": 1, "rounds": 5, "quantization": "none"})
+        figures = measure.measure(again, settings, wanted, ANSWER, lambda done, whole: None)
+        lengths.append(next(each.length for each in figures if not each.temperature))
+    assert lengths[1] > lengths[0] + 0.5
+    assert lengths[1] < 1.15 * after.length, "chains end where a further round does not pay"
+
+
+def test_a_draft_model_of_another_vocabulary_is_refused() -> None:
+    directory = pocket.directory("draft")
+    vocabulary, size = Tokenizer.load(directory).fingerprint, 4096
+    check_draft(directory, vocabulary, size)
+    for other in (("another", size), (vocabulary, 5000)):
+        with pytest.raises(TrainingError, match=r"another vocabulary \(4,096 ids\) than the target"):
+            check_draft(directory, *other)
+
+
 def test_a_whole_run_writes_a_head_a_card_and_a_manifest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, file = tmp_path / "out", prompts_file(tmp_path)
     options = ["--answer-tokens", "16", "--disk-gb", "0.02", "--vocabulary", "128", "--guesses", "2", "--inner", "64"]
@@ -262,7 +299,15 @@ def test_a_run_that_a_deadline_ended_goes_on(recorded: tuple[Target, Shelf], tmp
         ("", [], "holds no prompts"),
         ('{"kind": "code"}', [], "line 1, is no prompt"),
         ('{"text": "a", "kind": "code"}', [], "there is one prompt of kind code"),
-        ("a\n\nb", ["--kind", "eagle2"], "there is no kind eagle2; heads are of kind dspark, eagle3, medusa"),
+        ("a\n\nb", ["--kind", "eagle2"], "there is no kind eagle2; drafters are of kind dspark, eagle3, medusa, draft"),
+        ("a\n\nb", ["--kind", "draft"], "--kind draft needs --draft"),
+        ("a\n\nb", ["--draft", "pocket"], "other kinds have none"),
+        ("a\n\nb", ["--kind", "draft", "--draft", "/nowhere"], "there is no model in /nowhere"),
+        (
+            "a\n\nb",
+            ["--kind", "draft", "--draft", str(pocket.directory("medusa"))],
+            "no directory with model.safetensors",
+        ),
         ("a\n\nb", ["--disk-gb", "0.0001"], "it must be room for 1024 or more"),
     ],
 )

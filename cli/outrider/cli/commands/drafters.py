@@ -65,7 +65,7 @@ def rollback(
 
 @drafter_app.command("train", context_settings=_PASSED_ON)
 def train(context: typer.Context) -> None:
-    """Train a head on answers of the target itself (`--help` lists the options)."""
+    """Train a drafter on answers of the target itself (`--help` lists the options)."""
     _run("train", context)
 
 

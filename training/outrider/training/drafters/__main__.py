@@ -26,7 +26,9 @@ def parser() -> argparse.ArgumentParser:
     whole = argparse.ArgumentParser(prog="outrider drafter", description="Drafters trained for a target.")
     commands = whole.add_subparsers(dest="command", required=True)
     defaults = argparse.ArgumentDefaultsHelpFormatter
-    train = commands.add_parser("train", formatter_class=defaults, help="Train a head on answers of the target itself.")
+    train = commands.add_parser(
+        "train", formatter_class=defaults, help="Train a drafter on answers of the target itself."
+    )
     evaluate = commands.add_parser("eval", formatter_class=defaults, help="Measure a drafter on held-out prompts.")
     for command in (train, evaluate):
         command.add_argument("--target", required=True, help="a name of the Hub, a directory, a GGUF file, or pocket")
@@ -44,8 +46,9 @@ def parser() -> argparse.ArgumentParser:
     evaluate.add_argument(
         "--option", action="append", default=[], metavar="NAME=VALUE", help="an option of the drafter; may be repeated"
     )
-    train.add_argument("--out", type=Path, required=True, help="directory of the head")
-    train.add_argument("--kind", default="eagle3", help="eagle3, dspark or medusa")
+    train.add_argument("--out", type=Path, required=True, help="directory of the drafter")
+    train.add_argument("--kind", default="eagle3", help="eagle3, dspark, medusa or draft")
+    train.add_argument("--draft", help="the model that a draft model begins with: a name of the Hub, or a directory")
     train.add_argument("--data", type=Path, help="directory of the target's answers [OUT/training/answers]")
     train.add_argument("--tokens", type=int, default=200_000, help="tokens of answers to learn from")
     train.add_argument("--answer-tokens", type=int, default=256, help="most tokens of an answer")
@@ -118,6 +121,7 @@ def _end(sentence: str) -> NoReturn:
 
 
 def _train(given: argparse.Namespace) -> str:
+    from outrider.engine import store
     from outrider.training.drafters.fit import Plan
     from outrider.training.drafters.learners import Size
     from outrider.training.drafters.losses import Weights
@@ -135,6 +139,7 @@ def _train(given: argparse.Namespace) -> str:
         out=given.out,
         data=given.data or given.out / "training" / "answers",
         kind=given.kind,
+        draft=None if given.draft is None else store.locate(given.draft, "draft"),
         prompts=given.prompts,
         tokens=given.tokens,
         answer=given.answer_tokens,

@@ -1,4 +1,4 @@
-"""The card of a trained head; every figure is computed."""
+"""The card of a trained drafter; every figure is computed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from outrider.training.drafters.fit import Quality
 
 _NAMES = {
+    "draft": "Draft model (DistillSpec, arXiv 2310.08461)",
     "dspark": "DSpark head (arXiv 2607.05147)",
     "eagle3": "EAGLE-3 head (arXiv 2503.01840)",
     "medusa": "Medusa heads (arXiv 2401.10774)",
@@ -18,7 +19,7 @@ tags: [speculative-decoding, {kind}]
 # {name} for {target}
 
 `outrider drafter train` made it; `outrider up --model {target} --draft DIRECTORY` uses it. The target decides every
-token, so that this head changes the speed of answers only.
+token, so that this drafter changes the speed of answers only.
 
 | | |
 |---|---|

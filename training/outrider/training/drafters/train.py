@@ -1,4 +1,4 @@
-"""A whole run: answers, draft vocabulary, training, the files of the head, and its figures."""
+"""A whole run: answers, draft vocabulary, training, the files of the drafter, and its figures."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from outrider.training.drafters import measure, prompts
 from outrider.training.drafters.answers import Asking, record, recorded_layers
 from outrider.training.drafters.block_learner import BlockLearner
 from outrider.training.drafters.card import card
+from outrider.training.drafters.draft_learner import DraftLearner, check_draft
 from outrider.training.drafters.eagle_learner import EagleLearner
 from outrider.training.drafters.errors import TrainingError
 from outrider.training.drafters.fit import Plan, Trainer
@@ -29,6 +30,9 @@ from outrider.training.drafters.shelf import Entry, Shelf
 from outrider.training.drafters.teacher import Teacher, frequent
 
 KINDS: dict[str, Callable[..., Learner]] = {"dspark": BlockLearner, "eagle3": EagleLearner, "medusa": MedusaLearner}
+"""Learners of heads."""
+DRAFT = "draft"
+"""The kind of a draft model."""
 _ASKING, _TRAINING = 0.6, 0.92
 """Shares of the minutes that are over when asking and training end."""
 _PROMPT_OF = 64
@@ -43,11 +47,12 @@ class Recipe:
     """All inputs of a run.
 
     Attributes:
-        out: directory of the head; checkpoint and log are in its ``training``.
+        out: directory of the drafter; checkpoint and log are in its ``training``.
         data: directory of the answers.
+        draft: directory of the model that a draft model begins with; None for heads.
         tokens: of answers to learn from, and to ask for if there are fewer.
         disk: bytes of the answers with their states.
-        vocabulary: ids that the head guesses; those of the target if it has fewer.
+        vocabulary: ids that a head guesses; those of the target if it has fewer.
         resume: whether to go on from the checkpoint.
         minutes: for the whole run; 0 for no limit.
         measured: held-out prompts of a kind that are answered at the end.
@@ -58,6 +63,7 @@ class Recipe:
     out: Path
     data: Path
     kind: str = "eagle3"
+    draft: Path | None = None
     prompts: Path | None = None
     tokens: int = 200_000
     answer: int = 256
@@ -72,14 +78,16 @@ class Recipe:
 
 
 def run(recipe: Recipe, watch: Watch) -> str:
-    """Trains a head; returns its card.
+    """Trains a drafter; returns its card.
 
     Raises:
         TrainingError: an input is wrong, or there is nothing to learn from.
         SettingsError: the target cannot be used.
     """
-    if recipe.kind not in KINDS:
-        raise TrainingError(f"there is no kind {recipe.kind}; heads are of kind {', '.join(KINDS)}")
+    if recipe.kind not in (*KINDS, DRAFT):
+        raise TrainingError(f"there is no kind {recipe.kind}; drafters are of kind {', '.join((*KINDS, DRAFT))}")
+    if (recipe.draft is None) == (recipe.kind == DRAFT):
+        raise TrainingError("--kind draft needs --draft, the model to begin with; other kinds have none")
     if not recipe.resume and (recipe.out / "training" / "checkpoint.pt").exists():
         raise TrainingError(f"{recipe.out} holds a run: --resume goes on with it; else name another folder")
     asked = prompts.load(recipe.prompts, recipe.plan.seed, max(recipe.tokens // _PROMPT_OF, 256))
@@ -95,6 +103,10 @@ class _Run:
         self._recipe, self._asked, self._watch = recipe, asked, watch
         self._target = Target.load(replace(recipe.settings, drafters=()))
         self._model, self._tokenizer = self._target.runner.model, self._target.tokenizer
+        size = self._model.config.vocab_size
+        self._vocabulary = min(recipe.vocabulary, size) if recipe.draft is None else size
+        if recipe.draft is not None:
+            check_draft(recipe.draft, self._tokenizer.fingerprint, size)
 
     def whole(self) -> str:
         """All stages; returns the card."""
@@ -112,7 +124,7 @@ class _Run:
             "answers": len(learnt),
             "steps": trainer.steps,
             "parameters": sum(tensor.numel() for tensor in learner.tensors.values()) / 1e6,
-            "vocabulary": min(recipe.vocabulary, self._model.config.vocab_size),
+            "vocabulary": self._vocabulary,
             "seed": recipe.plan.seed,
             "device": self._model.device,
             "machine": platform.machine(),
@@ -135,8 +147,10 @@ class _Run:
 
     def _learner(self, shelf: Shelf, learnt: list[Entry]) -> Learner:
         recipe, model = self._recipe, self._model
-        targets = _vocabulary(shelf, learnt, recipe.vocabulary, model)
+        targets = _vocabulary(shelf, learnt, self._vocabulary, model)
         teacher = Teacher(model, targets, _mask_token(self._tokenizer, model))
+        if recipe.draft is not None:
+            return DraftLearner(recipe.draft, teacher, recipe.size.guesses)
         layers = recorded_layers(model.config.layers)[:-1]
         return KINDS[recipe.kind](model.config, teacher, layers, recipe.size, recipe.plan.seed)
 
@@ -152,7 +166,7 @@ class _Run:
         return trainer
 
     def _figures(self) -> str:
-        """The table of figures of the written head."""
+        """The table of figures of the written drafter."""
         recipe = self._recipe
         settings = measure.alone(replace(recipe.settings, max_running=1), str(recipe.out))
         plain = replace(settings, drafters=(), options={})
