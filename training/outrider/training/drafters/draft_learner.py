@@ -52,7 +52,9 @@ class DraftLearner(Learner):
 
     def __init__(self, directory: Path, teacher: Teacher, guesses: int) -> None:
         from transformers import AutoModelForCausalLM
+        from transformers.utils.logging import disable_progress_bar
 
+        disable_progress_bar()  # a run has a bar of its own
         model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32, local_files_only=True)
         self.guesses, self._directory, self._teacher = guesses, directory, teacher
         self._model = model.requires_grad_(False)
