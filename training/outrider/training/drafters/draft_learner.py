@@ -54,7 +54,7 @@ class DraftLearner(Learner):
         from transformers import AutoModelForCausalLM
         from transformers.utils.logging import disable_progress_bar
 
-        disable_progress_bar()  # a run has a bar of its own
+        disable_progress_bar()  # type: ignore[no-untyped-call] # a run has a bar of its own
         model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32, local_files_only=True)
         self.guesses, self._directory, self._teacher = guesses, directory, teacher
         self._model = model.requires_grad_(False)
