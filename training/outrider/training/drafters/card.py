@@ -29,7 +29,7 @@ token, so that this drafter changes the speed of answers only.
 
 ## In held-out answers, without running the engine
 
-Tokens a step if every guess is verified; probability that head and target have in common, by place of the guess.
+Tokens a step if every guess is verified; probability that drafter and target have in common, by place of the guess.
 
 | prompts | tokens a step, greedy | in common |
 |---|---|---|
